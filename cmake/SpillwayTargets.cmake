@@ -30,5 +30,13 @@ function(spillway_test)
   target_compile_definitions(${ARG_NAME} PRIVATE SPILLWAY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   spillway_warnings(${ARG_NAME})
   gtest_discover_tests(${ARG_NAME} TEST_PREFIX "${ARG_NAME}." DISCOVERY_MODE PRE_TEST
-    DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}")
+    DISCOVERY_TIMEOUT 60)
+  # gtest_discover_tests keeps only the first element of a list property, so the labels follow in a
+  # file of their own, which ctest reads after the discovered names.
+  set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${ARG_NAME}_labels.cmake")
+  file(WRITE "${labels_file}"
+    "foreach(test IN LISTS ${ARG_NAME}_TESTS)\n"
+    "  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${ARG_LABELS}\")\n"
+    "endforeach()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
 endfunction()
