@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -10,14 +11,14 @@
 
 namespace spillway::device {
 
-/// Faults to provoke. Counters count down: 0 fails the next call, negative never fails.
+/// Faults to provoke. Counters count calls down: 0 fails the next one, once; negative never fails.
 struct EmulatedFaults {
-  std::int64_t fail_copy_after = -1;
+  std::int64_t fail_copy_after = -1;  ///< counts in the order of the calls of copy()
   std::int64_t fail_allocate_after = -1;
   std::int64_t fail_allocate_host_after = -1;
-  std::int64_t fail_page_lock_after = -1;
-  std::chrono::microseconds delay_each_copy{0};
-  std::chrono::microseconds delay_each_task{0};
+  std::int64_t fail_page_lock_after = -1;        ///< counts registrations (chunks), not allocations
+  std::chrono::microseconds delay_each_copy{0};  ///< with the copy engine held
+  std::chrono::microseconds delay_each_task{0};  ///< before each run() and copy() of every stream
   /// If set, called before each copy on its stream's thread: lets a test order or hold copies.
   std::function<void(Direction, Bytes)> before_copy;
 };
@@ -25,7 +26,8 @@ struct EmulatedFaults {
 class EmulatedDevice : public Device {
  public:
   /// Counts `bytes` that somebody else put into device memory (libtorch's CPU tensors).
-  /// Throws OutOfMemory if they do not fit. Negative: gives them back.
+  /// Throws OutOfMemory if they do not fit. Negative: gives them back. What came from allocate() is
+  /// counted already.
   virtual void account(Bytes bytes, std::string_view purpose) = 0;
   virtual void set_faults(EmulatedFaults faults) = 0;
 };

@@ -25,7 +25,13 @@ class StreamImpl {
 /// threads; the order of calls made concurrently is unspecified.
 ///
 /// On the emulated device a stream is a thread, except the compute stream, which is *inline*: work
-/// runs, and waits block, in the calling thread (libtorch's CPU operators do so as well).
+/// runs, and waits block, in the calling thread (libtorch's CPU operators do so as well); wait()
+/// then throws the error that the event carries.
+///
+/// After a failure a stream skips the work that follows, but still honours waits, and every event
+/// recorded on it carries the error until synchronize() has thrown it. A stream that waits for a
+/// failed event fails with it; on CUDA this holds for the driver's errors, while an exception of a
+/// host function stays with the events of its own stream.
 class Stream {
  public:
   Stream() = default;
@@ -39,7 +45,7 @@ class Stream {
   /// Enqueues a host function. It must not call into the device (CUDA forbids it) and should be
   /// short. An exception that it throws is carried by later events of this stream.
   void run(std::function<void()> task) { impl_->run(std::move(task)); }
-  /// Blocks until the stream is empty; throws the first error of its work.
+  /// Blocks until the stream is empty; throws the first error of its work and clears it.
   void synchronize() { impl_->synchronize(); }
   /// cudaStream_t on CUDA, nullptr on the emulated device.
   [[nodiscard]] void* native() const { return impl_->native(); }
