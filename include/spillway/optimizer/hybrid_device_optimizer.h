@@ -11,11 +11,10 @@
 #include "spillway/core/bytes.h"
 #include "spillway/core/dtype.h"
 #include "spillway/device/device.h"
+#include "spillway/optimizer/algorithm.h"
 #include "spillway/optimizer/parameter.h"
 
 namespace spillway::optimizer {
-
-enum class Algorithm : unsigned char { kAdam, kSgd };
 
 /// Where the update of an offloaded chunk runs (`optimizer.offload_update`).
 enum class OffloadUpdate : unsigned char { kAuto, kHost, kStream };
