@@ -11,12 +11,16 @@
 
 namespace spillway::training {
 
+/// Which windows of a file are used. The last twentieth (at least one) is held out for evaluation.
+enum class Split : unsigned char { kAll, kTrain, kHeldOut };
+
 /// Cuts a UTF-8 file into windows of `sequence_length` bytes (the last incomplete one is left out)
 /// and gives them in an order that is shuffled anew in each epoch. A token is a byte.
 class TextDataset final : public Dataset {
  public:
-  /// Throws ConfigError if the file cannot be used or is shorter than one sample.
-  TextDataset(const std::filesystem::path& path, std::int64_t sequence_length, std::uint64_t seed);
+  /// Throws ConfigError if the file cannot be used or has too few samples for `split`.
+  TextDataset(const std::filesystem::path& path, std::int64_t sequence_length, std::uint64_t seed,
+              Split split = Split::kAll);
 
   [[nodiscard]] std::int64_t sequence_length() const override { return sequence_length_; }
   [[nodiscard]] std::int64_t vocabulary_size() const override { return 256; }
@@ -31,6 +35,7 @@ class TextDataset final : public Dataset {
   TextFile file_;
   std::int64_t sequence_length_;
   std::uint64_t seed_;
+  std::int64_t first_window_ = 0;
   std::int64_t num_windows_;
 };
 

@@ -38,6 +38,10 @@ class TextDatasetTest : public testing::Test {
   std::vector<std::filesystem::path> files_;
 };
 
+std::string two_digits(int value) {
+  return {static_cast<char>('0' + value / 10), static_cast<char>('0' + value % 10)};
+}
+
 std::vector<std::int64_t> tokens_of(const Dataset& dataset, std::int64_t index) {
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(dataset.sequence_length()));
   std::vector<std::int64_t> labels(tokens.size());
@@ -86,6 +90,20 @@ TEST_F(TextDatasetTest, ASampleDependsOnSeedAndIndexAlone) {
   EXPECT_LT(equal_under_other_seed, 10);
 }
 
+TEST_F(TextDatasetTest, HeldOutWindowsAreNeverTrainedOn) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += two_digits(i);
+  text.push_back('.');
+  const auto path = write(text);
+  const TextDataset train(path, 2, 5, Split::kTrain);
+  const TextDataset held_out(path, 2, 5, Split::kHeldOut);
+  EXPECT_EQ(train.samples_per_epoch(), 57);
+  EXPECT_EQ(held_out.samples_per_epoch(), 3);
+  std::set<std::vector<std::int64_t>> seen;
+  for (std::int64_t i = 0; i < 57; ++i) seen.insert(tokens_of(train, i));
+  for (std::int64_t i = 0; i < 3; ++i) EXPECT_FALSE(seen.contains(tokens_of(held_out, i)));
+}
+
 TEST_F(TextDatasetTest, SeveralThreadsReadTheSameSamples) {
   const TextDataset dataset(write(std::string(3000, 'a') + std::string(3000, 'b')), 32, 3);
   std::vector<std::vector<std::int64_t>> expected;
@@ -127,7 +145,7 @@ TEST_F(TextDatasetTest, AFileShorterThanASampleIsRefusedWithTheLengthThatFits) {
   const auto path = write("123456789");
   EXPECT_THAT([&] { TextDataset(path, 9, 1); },
               ThrowsMessage<ConfigError>(
-                  AllOf(HasSubstr("9 bytes"), HasSubstr("takes 10"), HasSubstr("at most 8"))));
+                  AllOf(HasSubstr("9 bytes"), HasSubstr("take 10"), HasSubstr("at most 8"))));
   EXPECT_EQ(TextDataset(path, 8, 1).samples_per_epoch(), 1);
   const auto empty = write("");
   EXPECT_THAT([&] { TextDataset(empty, 8, 1); }, ThrowsMessage<ConfigError>(HasSubstr("0 bytes")));

@@ -1,0 +1,67 @@
+#include "spillway/report/metrics.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "spillway/core/error.h"
+
+namespace spillway::report {
+
+std::string to_json(const IterationMetrics& metrics) {
+  nlohmann::ordered_json record;
+  record["iteration"] = metrics.iteration;
+  record["loss"] = metrics.loss;
+  if (metrics.load_balancing_loss) record["load_balancing_loss"] = *metrics.load_balancing_loss;
+  record["grad_norm"] = metrics.grad_norm;
+  record["learning_rate"] = metrics.learning_rate;
+  record["tokens_per_second"] = metrics.tokens_per_second;
+  record["milliseconds"] = metrics.milliseconds;
+  record["peak_device_memory"] = metrics.peak_device_memory.value;
+  record["host_memory"] = metrics.host_memory.value;
+  record["bytes_to_host"] = metrics.bytes_to_host.value;
+  record["bytes_to_device"] = metrics.bytes_to_device.value;
+  record["step_skipped"] = metrics.step_skipped;
+  record["skipped_steps"] = metrics.skipped_steps;
+  if (metrics.eval_loss) record["eval_loss"] = *metrics.eval_loss;
+  return record.dump();
+}
+
+std::string to_line(const IterationMetrics& metrics, std::int64_t num_iterations) {
+  std::string line =
+      fmt::format("iteration {}/{} | loss {:.4f}", metrics.iteration, num_iterations, metrics.loss);
+  if (metrics.load_balancing_loss) {
+    line += fmt::format(" | balance {:.4f}", *metrics.load_balancing_loss);
+  }
+  line += fmt::format(
+      " | grad norm {:.4f} | lr {:.3e} | {:.0f} tokens/s | {:.1f} ms | device peak {} | host {} | "
+      "out {} in {} | skipped {}",
+      metrics.grad_norm, metrics.learning_rate, metrics.tokens_per_second, metrics.milliseconds,
+      to_string(metrics.peak_device_memory), to_string(metrics.host_memory),
+      to_string(metrics.bytes_to_host), to_string(metrics.bytes_to_device), metrics.skipped_steps);
+  if (metrics.eval_loss) line += fmt::format(" | eval loss {:.4f}", *metrics.eval_loss);
+  return line;
+}
+
+MetricsWriter::MetricsWriter(const std::filesystem::path& path)
+    : path_(path), file_(path, std::ios::trunc) {
+  if (!file_) {
+    throw ConfigError(fmt::format(
+        "logger.metrics_file: {} cannot be written: {}; give a file in a folder that exists",
+        path.string(), std::strerror(errno)));
+  }
+}
+
+void MetricsWriter::write(const IterationMetrics& metrics) {
+  file_ << to_json(metrics) << '\n' << std::flush;
+  if (!file_) {
+    throw Error(
+        fmt::format("logger.metrics_file: {} could not take iteration {}: {}; free some "
+                    "space, or give another file",
+                    path_.string(), metrics.iteration, std::strerror(errno)));
+  }
+}
+
+}  // namespace spillway::report
