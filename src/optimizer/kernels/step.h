@@ -24,6 +24,7 @@ struct StepSettings {
 struct SlotSettings {
   double lr = 0.0;
   double weight_decay = 0.0;
+  std::int64_t active = 1;  ///< 0: the slot has no gradient in this step and is left alone
 };
 
 /// What a slot remembers between steps. The powers are running products, so that no library's pow()
@@ -58,14 +59,14 @@ SPILLWAY_KERNEL StepOutcome outcome_of(double sum_of_squares, const StepSettings
   return outcome;
 }
 
-/// The scalars of one slot's next step, and the slot's state after it. A skipped step leaves the
-/// state alone. Only additions, multiplications, divisions and roots of doubles, each rounded once:
-/// compile without contraction.
+/// The scalars of one slot's next step, and the slot's state after it. A skipped step and
+/// an inactive slot leave the state alone. Only additions, multiplications, divisions and roots of
+/// doubles, each rounded once: compile without contraction.
 SPILLWAY_KERNEL StepScalars prepare_step(const StepOutcome& outcome, const StepSettings& settings,
                                          const SlotSettings& group, SlotState& state) {
   StepScalars s;
-  s.skip = outcome.skipped;
-  if (outcome.skipped != 0) return s;
+  s.skip = outcome.skipped != 0 || group.active == 0 ? 1 : 0;
+  if (s.skip != 0) return s;
 
   double scale = settings.grad_scale;
   if (settings.clip_grad > 0.0) {
