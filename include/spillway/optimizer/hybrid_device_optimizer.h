@@ -34,6 +34,9 @@ struct OptimizerOptions {
   bool decoupled_weight_decay = true;
   double momentum = 0.9;          ///< SGD
   double clip_grad = 1.0;         ///< maximum global norm; 0: no clipping
+  /// A gradient that is not finite skips the whole step. If false it reaches the parameters, as in
+  /// PyTorch, and no norm is taken unless clip_grad asks for one.
+  bool skip_non_finite = true;
   double offload_fraction = 0.0;  ///< share of the elements whose states live on the host, [0, 1]
   OffloadUpdate update = OffloadUpdate::kAuto;
   bool overlap =
@@ -128,6 +131,10 @@ class HybridDeviceOptimizer {
   void read_state(int parameter, StateKind kind, std::span<float> out);
   void write_state(int parameter, StateKind kind, std::span<const float> in);
   void set_num_steps(int parameter, std::int64_t steps);
+
+  /// The parameter's memory is at `data` from now on (same dtype, size and value). Synchronizes;
+  /// allocates nothing. For frameworks that replace a parameter's storage.
+  void set_parameter_data(int parameter, void* data);
 
   /// Makes the masters anew from the parameters' values (after weights were loaded); moments stay.
   void reload_model_params();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct Parameter {
 struct ParameterGroup {
   double lr_mult = 1.0;
   double wd_mult = 1.0;
+  // Where set, these hold for the group in place of the OptimizerOptions of the same name.
+  std::optional<double> beta1 = {};
+  std::optional<double> beta2 = {};
+  std::optional<double> eps = {};
+  std::optional<double> momentum = {};
+  std::optional<bool> decoupled_weight_decay = {};
 };
 
 /// One parameter's gradient of this step.
