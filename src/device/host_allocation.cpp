@@ -43,6 +43,7 @@ Buffer allocate_host_memory(const std::shared_ptr<HostContext>& context, Bytes b
   if (bytes == Bytes()) return {};
   const std::string name(purpose);
   const auto block = std::make_shared<HostBlock>(bytes, name);
+  (void)prefer_numa_node(block->span(), context->numa_node);  // a wish: memory elsewhere works too
   context->ledger->take(Space::kHost, bytes, name);
   const std::optional<Bytes> chunk = try_to_lock(*context, block->span(), name);
   if (chunk) context->registry.add(block->span(), *chunk);

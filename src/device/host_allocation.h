@@ -19,6 +19,7 @@ struct HostContext {
   PageLockCalls calls;
   Bytes chunk_limit;
   int num_threads = 1;
+  int numa_node = -1;  ///< where pages should be; -1: where they are first touched
   std::atomic<bool> warned{false};
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -55,6 +57,25 @@ HostBlock::HostBlock(Bytes bytes, const std::string& purpose)
 }
 
 HostBlock::~HostBlock() { (void)munmap(data_, bytes_.size()); }
+
+bool prefer_numa_node(std::span<std::byte> block, int node) {
+  constexpr int kPreferred = 1;  // MPOL_PREFERRED; <numaif.h> would need libnuma
+  constexpr int kMostNodes = 64;
+  if (node < 0) return true;
+  if (node >= kMostNodes) return false;
+  const unsigned long mask = 1UL << static_cast<unsigned>(node);
+  // The kernel reads one bit less than it is told.
+  return syscall(SYS_mbind, block.data(), block.size(), kPreferred, &mask, kMostNodes + 1, 0) == 0;
+}
+
+void touch_pages(std::span<std::byte> block) {
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
+  if (madvise(block.data(), block.size(), kPopulateWrite) == 0) return;
+  for (std::size_t at = 0; at < block.size(); at += kPage.size()) {
+    volatile std::byte* const page = &block[at];
+    *page = *page;
+  }
+}
 
 Bytes page_lock_chunk(Bytes bytes, Bytes limit, int num_threads) {
   const Bytes share((bytes.value + num_threads - 1) / num_threads);

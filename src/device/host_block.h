@@ -28,6 +28,13 @@ class HostBlock {
   Bytes bytes_;
 };
 
+/// Asks the kernel to take the pages of `block` that are not there yet from NUMA node `node`, and
+/// from others only if it is full. Does nothing for -1 (unknown). False if the kernel refused.
+bool prefer_numa_node(std::span<std::byte> block, int node);
+
+/// Makes every page of `block` present; on huge pages where the kernel has them.
+void touch_pages(std::span<std::byte> block);
+
 /// How a backend page-locks one chunk.
 struct PageLockCalls {
   std::function<void(std::span<std::byte>)> lock;    ///< throws DeviceError

@@ -55,7 +55,8 @@ struct DeviceAllocator {
   std::function<void()> reset_peak;  ///< required if `stats` is set
 };
 
-/// One accelerator. All member functions are thread-safe.
+/// One accelerator. Member functions are thread-safe unless they say "called once". On CUDA they
+/// make the device the calling thread's current one: a process uses one GPU.
 class Device {
  public:
   virtual ~Device() = default;
@@ -81,7 +82,7 @@ class Device {
   [[nodiscard]] virtual Stream compute_stream() = 0;
 
   /// Makes compute_stream() follow a framework: `provider` returns the calling thread's current
-  /// cudaStream_t. Ignored by the emulated device.
+  /// cudaStream_t. Called once, before any work. Ignored by the emulated device.
   virtual void set_compute_stream_provider(std::function<void*()> provider) = 0;
 
   /// Enqueues a copy of equal-sized spans on `stream`; does not block if the host side came from

@@ -52,7 +52,7 @@ EmulatedDeviceImpl::EmulatedDeviceImpl(const DeviceOptions& options)
       faults_(std::make_shared<FaultInjector>()),
       link_(std::make_shared<Link>(options.link_bandwidth_bytes_per_second)),
       host_(host_context(options, ledger_, faults_)),
-      allocator_(std::make_shared<DeviceAllocator>(host_memory_allocator())),
+      memory_(ledger_, host_memory_allocator()),
       compute_(std::make_shared<InlineStream>(faults_)),
       streams_(std::make_shared<StreamPool>(faults_)) {}
 
@@ -64,39 +64,14 @@ std::string EmulatedDeviceImpl::description() const {
   return fmt::format("emulated device, {}, {}", to_string(memory().limit), link);
 }
 
-std::byte* EmulatedDeviceImpl::take_memory(Bytes bytes, std::string_view purpose) {
-  const Bytes free = memory().limit - memory().allocated;
-  if (faults_->fails(&EmulatedFaults::fail_allocate_after))
+Buffer EmulatedDeviceImpl::allocate(Bytes bytes, std::string_view purpose) {
+  if (faults_->fails(&EmulatedFaults::fail_allocate_after)) {
+    const Bytes free = memory().limit - memory().allocated;
     throw OutOfMemory(fmt::format("injected: out of device memory: {} wanted for {}, {} free",
                                   to_string(bytes), purpose, to_string(free)),
                       bytes, free);
-  void* const data = allocator_->allocate(bytes);
-  if (data == nullptr)
-    throw OutOfMemory(
-        fmt::format("out of device memory: {} wanted for {}; the host that emulates the device "
-                    "has no more, lower device.memory_limit to what it has",
-                    to_string(bytes), purpose),
-        bytes, free);
-  return static_cast<std::byte*>(data);
-}
-
-Buffer EmulatedDeviceImpl::allocate(Bytes bytes, std::string_view purpose) {
-  check_size(bytes, purpose);
-  if (bytes == Bytes()) return {};
-  ledger_->take(Space::kDevice, bytes, purpose);
-  std::byte* data = nullptr;
-  try {
-    data = take_memory(bytes, purpose);
-  } catch (...) {
-    ledger_->give_back(Space::kDevice, bytes, purpose);
-    throw;
   }
-  auto release = [ledger = ledger_, allocator = allocator_, data, bytes,
-                  name = std::string(purpose)] {
-    allocator->free(data, bytes);
-    ledger->give_back(Space::kDevice, bytes, name);
-  };
-  return {data, bytes, Space::kDevice, true, std::move(release)};
+  return memory_.allocate(bytes, purpose);
 }
 
 Buffer EmulatedDeviceImpl::allocate_host(Bytes bytes, std::string_view purpose) {
@@ -150,19 +125,6 @@ void EmulatedDeviceImpl::synchronize() {
   }
   streams_->synchronize();
   if (error) std::rethrow_exception(error);
-}
-
-MemoryStats EmulatedDeviceImpl::memory() const {
-  return allocator_->stats ? allocator_->stats() : ledger_->device_memory();
-}
-
-void EmulatedDeviceImpl::reset_peak() {
-  ledger_->reset_peak();
-  if (allocator_->reset_peak) allocator_->reset_peak();
-}
-
-void EmulatedDeviceImpl::set_allocator(DeviceAllocator allocator) {
-  allocator_ = std::make_shared<DeviceAllocator>(std::move(allocator));
 }
 
 void EmulatedDeviceImpl::account(Bytes bytes, std::string_view purpose) {

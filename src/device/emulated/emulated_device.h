@@ -2,9 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
+#include <utility>
 
+#include "device/device_memory.h"
 #include "device/emulated/copy_engine.h"
 #include "device/emulated/fault_injector.h"
 #include "device/emulated/stream_pool.h"
@@ -30,11 +31,13 @@ class EmulatedDeviceImpl final : public EmulatedDevice {
              Stream& stream) override;
   Event fill(std::span<std::byte> dst, std::byte value, Stream& stream) override;
   void synchronize() override;
-  MemoryStats memory() const override;
-  void reset_peak() override;
+  MemoryStats memory() const override { return memory_.stats(); }
+  void reset_peak() override { memory_.reset_peak(); }
   TransferStats transfers() const override { return transfers_.stats(); }
   std::vector<PurposeUsage> usage() const override { return ledger_->usage(); }
-  void set_allocator(DeviceAllocator allocator) override;
+  void set_allocator(DeviceAllocator allocator) override {
+    memory_.set_allocator(std::move(allocator));
+  }
   void account(Bytes bytes, std::string_view purpose) override;
   void set_faults(EmulatedFaults faults) override { faults_->set(std::move(faults)); }
 
@@ -49,15 +52,14 @@ class EmulatedDeviceImpl final : public EmulatedDevice {
 
   void enqueue_piece(std::span<std::byte> dst, std::span<const std::byte> src, Direction direction,
                      Stream& stream);
-  std::byte* take_memory(Bytes bytes, std::string_view purpose);
 
   DeviceOptions options_;
   std::shared_ptr<MemoryLedger> ledger_;
   std::shared_ptr<FaultInjector> faults_;
   std::shared_ptr<Link> link_;
   std::shared_ptr<HostContext> host_;
+  DeviceMemory memory_;
   TransferCounter transfers_;
-  std::shared_ptr<DeviceAllocator> allocator_;
   Stream compute_;
   std::shared_ptr<StreamPool> streams_;
 };

@@ -1,9 +1,13 @@
 #include "device/host_block.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "spillway/core/error.h"
 #include "spillway/device/host_memory.h"
@@ -63,6 +67,23 @@ TEST(HostBlock, that_cannot_be_locked_whole_is_not_locked_at_all) {
 TEST(HostBlock, has_whole_pages_of_zeroes) {
   const HostBlock block(5'000_B, "states");
   EXPECT_EQ(block.span().size(), 8192U);
+  EXPECT_EQ(block.span().back(), std::byte{0});
+}
+
+TEST(HostBlock, has_its_pages_on_the_node_asked_for_where_the_kernel_lets_us_choose) {
+  const HostBlock block(4_MiB, "states");
+  EXPECT_TRUE(prefer_numa_node(block.span(), -1));
+  EXPECT_FALSE(prefer_numa_node(block.span(), 64));
+  const bool chosen = prefer_numa_node(block.span(), 0);
+  touch_pages(block.span());
+  std::vector<void*> pages;
+  for (std::size_t at = 0; at < block.span().size(); at += 4096) pages.push_back(block.data() + at);
+  std::vector<int> nodes(pages.size(), -1);
+  const auto answer =
+      syscall(SYS_move_pages, 0, pages.size(), pages.data(), nullptr, nodes.data(), 0);
+  const auto on_node = std::ranges::count(nodes, 0);
+  // A container may forbid the wish or the question; then the memory is just memory.
+  EXPECT_TRUE(!chosen || answer != 0 || on_node * 100 >= std::ssize(nodes) * 99) << on_node;
   EXPECT_EQ(block.span().back(), std::byte{0});
 }
 
