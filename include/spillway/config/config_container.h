@@ -60,7 +60,7 @@ struct ConfigContainer {
 /// Fills the members whose null has a meaning (ffn_hidden_size, kv_channels, num_query_groups,
 /// moe_ffn_hidden_size, expert_tensor_parallel_size, recompute_modules, min_lr, lr_decay_iters,
 /// lr_warmup_iters from lr_warmup_fraction, start and end of the weight decay). Values that are set
-/// stay.
+/// stay, but a warm-up that outlasts the decay is cut to one iteration less than it.
 void complete(ConfigContainer& config);
 
 }  // namespace spillway::config

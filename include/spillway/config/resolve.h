@@ -13,9 +13,10 @@ namespace spillway::config {
 
 /// Where settings come from; later ones win: defaults, recipe, files, overrides.
 struct Sources {
-  std::optional<std::string> recipe;         ///< a name such as "qwen3_8b_pretrain_config"
-  std::vector<std::filesystem::path> files;  ///< YAML
-  std::vector<std::string> overrides;        ///< "model.num_layers=2"
+  std::optional<std::string> recipe;                  ///< a name such as "qwen3_8b_pretrain_config"
+  std::vector<std::filesystem::path> files;           ///< YAML
+  std::vector<std::string> overrides;                 ///< "model.num_layers=2"
+  std::vector<std::filesystem::path> recipe_folders;  ///< empty: those of environment.h
 };
 
 /// A configuration and all that was found about it. Usable if `findings` has no error.
