@@ -19,7 +19,7 @@ spillway check --recipe qwen3_8b_pretrain_config optimizer.optimizer_cpu_offload
 
 Values take Hydra's and Python's spellings: `True` or `true`, `null` or `None`, `1e-4`, `[a, b]`, `'a string'`; memory as
 `80GB`, `512 MiB` or bytes; speeds as `50 GB/s`. Names and defaults are Megatron Bridge's unless marked **Spillway**.
-`check` and `plan` take every setting into account; *plan only* means that `train` runs with the default alone, *no
+`check` and `plan` take every setting into account; *plan only* means that `train` refuses anything but the default, *no
 effect* that the setting is read so that Megatron Bridge's configurations are accepted.
 )";
 

@@ -15,7 +15,7 @@ namespace spillway::config {
 /// How far a setting reaches in this build.
 enum class Effect : unsigned char {
   kTrain,  ///< check, plan and train
-  kPlan,   ///< check and plan; train runs as if it had its default, or refuses
+  kPlan,   ///< check and plan; train refuses anything but the default
   kNone,   ///< read so that Megatron's configurations are accepted
 };
 

@@ -16,6 +16,12 @@ namespace spillway::config {
 [[nodiscard]] std::vector<Finding> validate(const ConfigContainer& config,
                                             std::optional<int> num_ranks);
 
+/// Every setting that asks `train` of this build for something it does not do: those of
+/// Effect::kPlan that are neither at their default nor idle (sequence_parallel with one
+/// tensor-parallel rank asks for nothing). Beside validate(), not within: `check` and `plan` answer
+/// for layouts and switches that are not trained here. Pure.
+[[nodiscard]] std::vector<Finding> validate_for_training(const ConfigContainer& config);
+
 /// The fewest ranks that the parallel layout can run on: the least common multiple of
 /// TP x PP x CP and ETP x EP x PP.
 [[nodiscard]] std::int64_t min_ranks(const ModelConfig& model);

@@ -27,9 +27,10 @@ std::string fix_number(const Constraint& limits, double value) {
 }
 
 std::string fix_choice(const Constraint& limits, const std::string& word) {
+  if (limits.choices.size() == 1) return fmt::format("use {}", limits.choices.front());
   const std::vector<std::string> choices(limits.choices.begin(), limits.choices.end());
   const auto found = nearest(word, choices);
-  return found.empty() ? "use " + to_string(limits) : "did you mean " + found + "?";
+  return found.empty() ? "use one of them" : "did you mean " + found + "?";
 }
 
 /// Looks at one setting's value, whatever its type.
