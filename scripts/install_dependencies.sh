@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(g++ make cmake ninja-build ccache git pkg-config
           libtorch-dev libopenblas0-pthread
           libcli11-dev libyaml-cpp-dev nlohmann-json3-dev libfmt-dev libspdlog-dev
-          libgtest-dev libgmock-dev libbenchmark-dev
+          libgtest-dev libgmock-dev libbenchmark-dev libjs-chart.js chromium
           python3 python3-dev python3-numpy python3-torch python3-pytest pybind11-dev)
 [ "${1:-}" = "--lint" ] && packages+=(clang-format-19 clang-tidy-19)
 

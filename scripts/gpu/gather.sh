@@ -11,9 +11,9 @@ mkdir -p "$target"
 
 packages=(libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libyaml-cpp0.7 libfmt-dev libfmt9
           libspdlog-dev libspdlog1.10 libgtest-dev libgmock-dev libbenchmark-dev libbenchmark1debian
-          pybind11-dev)
+          pybind11-dev libjs-chart.js)
 for package in "${packages[@]}"; do
-  dpkg -L "$package" | grep -E '^/usr/(include|lib|share/cmake)/' | grep -vE '/(doc|man)/' |
+  dpkg -L "$package" | grep -E '^/usr/(include|lib|share/cmake|share/javascript)/' | grep -vE '/(doc|man)/' |
     while read -r path; do
       if [ -f "$path" ] || [ -L "$path" ]; then
         mkdir -p "$target$(dirname "$path")"
