@@ -11,20 +11,21 @@ namespace spillway::optimizer::kernels {
 
 /// What all slots of a step share.
 struct StepSettings {
-  double grad_scale = 1.0;  ///< 1 / micro-batches, 1 / loss scale
-  double clip_grad = 0.0;   ///< maximum global norm after grad_scale; 0: no clipping
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double momentum = 0.0;  ///< SGD
-  std::int32_t decoupled_weight_decay = 1;
+  double grad_scale = 1.0;           ///< 1 / micro-batches, 1 / loss scale
+  double clip_grad = 0.0;            ///< maximum global norm after grad_scale; 0: no clipping
+  std::int64_t skip_non_finite = 1;  ///< 0: a gradient that is not finite reaches the parameters
 };
 
 /// What a slot's group adds.
 struct SlotSettings {
   double lr = 0.0;
   double weight_decay = 0.0;
-  std::int64_t active = 1;  ///< 0: the slot has no gradient in this step and is left alone
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double momentum = 0.0;  ///< SGD
+  std::int32_t decoupled_weight_decay = 1;
+  std::int32_t active = 1;  ///< 0: the slot has no gradient in this step and is left alone
 };
 
 /// What a slot remembers between steps. The powers are running products, so that no library's pow()
@@ -55,7 +56,8 @@ SPILLWAY_KERNEL double square_root(double x) {
 SPILLWAY_KERNEL StepOutcome outcome_of(double sum_of_squares, const StepSettings& settings) {
   StepOutcome outcome;
   outcome.grad_norm = square_root(sum_of_squares) * settings.grad_scale;
-  outcome.skipped = __builtin_isfinite(outcome.grad_norm) ? 0 : 1;
+  const bool finite = __builtin_isfinite(outcome.grad_norm);
+  outcome.skipped = settings.skip_non_finite != 0 && !finite ? 1 : 0;
   return outcome;
 }
 
@@ -74,27 +76,27 @@ SPILLWAY_KERNEL StepScalars prepare_step(const StepOutcome& outcome, const StepS
     const double factor = settings.clip_grad / (outcome.grad_norm + 1e-6);
     if (factor < 1.0) scale = scale * factor;
   }
-  state.beta1_power = state.beta1_power * settings.beta1;
-  state.beta2_power = state.beta2_power * settings.beta2;
+  state.beta1_power = state.beta1_power * group.beta1;
+  state.beta2_power = state.beta2_power * group.beta2;
   state.steps = state.steps + 1;
 
   s.grad_scale = static_cast<float>(scale);
-  s.beta1 = static_cast<float>(settings.beta1);
-  s.one_minus_beta1 = static_cast<float>(1.0 - settings.beta1);
-  s.beta2 = static_cast<float>(settings.beta2);
-  s.one_minus_beta2 = static_cast<float>(1.0 - settings.beta2);
-  const bool decoupled = settings.decoupled_weight_decay != 0;
+  s.beta1 = static_cast<float>(group.beta1);
+  s.one_minus_beta1 = static_cast<float>(1.0 - group.beta1);
+  s.beta2 = static_cast<float>(group.beta2);
+  s.one_minus_beta2 = static_cast<float>(1.0 - group.beta2);
+  const bool decoupled = group.decoupled_weight_decay != 0;
   s.decay = decoupled ? static_cast<float>(1.0 - group.lr * group.weight_decay) : 1.0F;
   s.l2 = decoupled ? 0.0F : static_cast<float>(group.weight_decay);
   s.step_size = static_cast<float>(group.lr / (1.0 - state.beta1_power));
   s.inverse_sqrt_bias2 = static_cast<float>(1.0 / square_root(1.0 - state.beta2_power));
-  s.eps = static_cast<float>(settings.eps);
+  s.eps = static_cast<float>(group.eps);
   s.lr = static_cast<float>(group.lr);
-  s.momentum = static_cast<float>(settings.momentum);
+  s.momentum = static_cast<float>(group.momentum);
   return s;
 }
 
 /// The state of a slot that has made `steps` steps, with the bits that stepping would have given.
-SlotState state_after(std::int64_t steps, const StepSettings& settings);
+SlotState state_after(std::int64_t steps, const SlotSettings& group);
 
 }  // namespace spillway::optimizer::kernels
