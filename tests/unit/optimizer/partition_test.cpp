@@ -121,7 +121,7 @@ TEST(Partition, CountsBeyondTwoToTheThirtyFirst) {
     expect_covers_all(partition, parameters);
   }
   const Partition resident = make_partition(shapes({count}), options_for(0.0));
-  EXPECT_EQ(resident.resident[0].planes.exp_avg_sq.value, round_up(8 * count, 64));
+  EXPECT_EQ(resident.resident[0].planes.exp_avg_sq.value, 2 * round_up(4 * count, 64));
   EXPECT_EQ(resident.resident[0].exact_state_bytes().value, 12 * count);
 }
 
