@@ -62,6 +62,8 @@ class Device {
   virtual ~Device() = default;
 
   [[nodiscard]] virtual Kind kind() const = 0;
+  /// CUDA ordinal; 0 on the emulated device.
+  [[nodiscard]] virtual int index() const { return 0; }
   /// "NVIDIA H200, 150.1 GB" or "emulated device, 67.1 MB, link 1.0 GB/s".
   [[nodiscard]] virtual std::string description() const = 0;
 

@@ -21,6 +21,7 @@ class CudaDevice final : public Device {
   explicit CudaDevice(const DeviceOptions& options);
 
   Kind kind() const override { return Kind::kCuda; }
+  int index() const override { return index_; }
   std::string description() const override;
   Buffer allocate(Bytes bytes, std::string_view purpose) override {
     return memory_.allocate(bytes, purpose);
