@@ -30,7 +30,8 @@ std::map<std::string, std::string> read_aliases(const fs::path& folder) {
 
 /// A name is a file's stem; nothing in it may lead elsewhere.
 bool is_plain_name(const std::string& name) {
-  return !name.empty() && name.find_first_of("/\\") == std::string::npos && name.front() != '.';
+  return !name.empty() && name.find_first_of("/\\") == std::string::npos && name.front() != '.' &&
+         name + ".yaml" != kAliases;
 }
 
 }  // namespace

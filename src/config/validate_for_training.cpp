@@ -35,9 +35,7 @@ std::vector<Finding> validate_for_training(const ConfigContainer& config) {
         {Severity::kError,
          {key.path},
          fmt::format("{} can be checked and planned, but this build does not train with it", value),
-         fmt::format(
-             "set it to {}",
-             usual == "null" && key.type == "OptionalInt" && key.unit == "ranks" ? "1" : usual)});
+         fmt::format("set it to {}", usual)});
   }
   return findings;
 }

@@ -30,7 +30,8 @@ void check_batch(const ConfigContainer& config, std::optional<int> num_ranks, Fi
   const Int replica = model.tensor_model_parallel_size * model.pipeline_model_parallel_size *
                       model.context_parallel_size;
   // An impossible number of ranks has its own message.
-  const bool ranks_fit = num_ranks && replica > 0 && *num_ranks % replica == 0;
+  const auto wanted = min_ranks(model);
+  const bool ranks_fit = num_ranks && wanted > 0 && *num_ranks % wanted == 0;
   const Int data_parallel = ranks_fit ? *num_ranks / replica : 1;
   const Int at_once = *train.micro_batch_size * data_parallel;
   if (*train.global_batch_size % at_once == 0) return;
