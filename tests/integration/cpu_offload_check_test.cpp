@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "integration/run_program.h"
 
 namespace spillway::testing {
@@ -13,6 +15,8 @@ struct BadConfiguration {
   std::vector<std::string> overrides;
   const char* fix;
 };
+
+std::ostream& operator<<(std::ostream& out, const BadConfiguration& bad) { return out << bad.rule; }
 
 class CpuOffloadCheck : public ::testing::TestWithParam<BadConfiguration> {};
 
