@@ -42,7 +42,7 @@ constexpr std::array kLabels = {
     Label{"grad norm:", Quantity::kGradNorm},
     Label{"'grad_norm':", Quantity::kGradNorm},
     Label{"max allocated:", Quantity::kMemory},
-    Label{"'peak_device_bytes':", Quantity::kMemory},
+    Label{"'peak_device_memory':", Quantity::kMemory},
     Label{"optimizer .", Quantity::kOptimizerTimer},
     Label{"optimizer-inner-step .", Quantity::kOptimizerTimer},
     Label{"forward-backward .", Quantity::kForwardBackwardTimer},
