@@ -19,11 +19,12 @@ enum class MasterKind : unsigned char {
 enum class MomentFormat : unsigned char {
   kFloat32,
   kBFloat16,  ///< round to nearest, ties to even
-  kBlock8,    ///< 8 bits an element and an fp32 scale for each kQuantBlock elements
+  kBlock8,    ///< block8.h: 8 bits an element and an fp32 scale for each kQuantBlock elements
 };
 
 /// Elements that share one scale in MomentFormat::kBlock8; the first block starts at element 0 of
-/// the item.
+/// the item. A parameter that is cut into items is therefore cut at multiples of it, or its result
+/// depends on the cut.
 inline constexpr std::int64_t kQuantBlock = 256;
 
 /// What all items of one call have in common.

@@ -46,13 +46,6 @@ const std::vector<const HostKernels*>& available() {
   return forms;
 }
 
-std::string available_names() {
-  std::string names = "auto";
-  for (const HostKernels* kernels : available())
-    names += fmt::format(", {}", name_of(kernels->isa));
-  return names;
-}
-
 [[noreturn]] void refuse(std::string_view field, std::string_view wanted) {
   throw UsageError(fmt::format("update format: {}; use {}", field, wanted));
 }
@@ -79,9 +72,6 @@ void check_format(const UpdateFormat& format) {
     refuse(fmt::format("gradients of {} have no kernel", name_of(format.gradient)),
            "bf16 or fp32 gradients");
   }
-  const bool block8 =
-      format.exp_avg == MomentFormat::kBlock8 || format.exp_avg_sq == MomentFormat::kBlock8;
-  if (block8) refuse("8-bit moments have no kernel", "MomentFormat::kFloat32 or kBFloat16");
 }
 
 std::string_view name_of(Isa isa) { return kForms[static_cast<std::size_t>(isa)].name; }
@@ -89,12 +79,19 @@ std::string_view name_of(Isa isa) { return kForms[static_cast<std::size_t>(isa)]
 const HostKernels& host_kernels() { return *available().back(); }
 
 const HostKernels& host_kernels(std::string_view name) {
-  if (name == "auto") return host_kernels();
-  for (const HostKernels* kernels : available()) {
+  return select_host_kernels(name, available());
+}
+
+const HostKernels& select_host_kernels(std::string_view name,
+                                       std::span<const HostKernels* const> available) {
+  if (name == "auto") return *available.back();
+  std::string names = "auto";
+  for (const HostKernels* kernels : available) {
     if (name_of(kernels->isa) == name) return *kernels;
+    names += fmt::format(", {}", name_of(kernels->isa));
   }
-  throw ConfigError(fmt::format("host kernel '{}' cannot run on this CPU; use one of {}", name,
-                                available_names()));
+  throw ConfigError(
+      fmt::format("host kernel '{}' cannot run on this CPU; use one of {}", name, names));
 }
 
 std::span<const HostKernels* const> available_host_kernels() { return available(); }

@@ -25,6 +25,10 @@ namespace spillway::optimizer::kernels {
 /// has, for a form that cannot run here or an unknown name.
 [[nodiscard]] const HostKernels& host_kernels(std::string_view name);
 
+/// host_kernels(name) on a CPU that can run `available`, best last.
+[[nodiscard]] const HostKernels& select_host_kernels(std::string_view name,
+                                                     std::span<const HostKernels* const> available);
+
 /// Every form that can run here, scalar first.
 [[nodiscard]] std::span<const HostKernels* const> available_host_kernels();
 

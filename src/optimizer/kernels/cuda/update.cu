@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include "optimizer/kernels/arithmetic.h"
+#include "optimizer/kernels/block8.h"
 #include "optimizer/kernels/cuda/kernels.h"
 #include "optimizer/kernels/cuda/launch.cuh"
 #include "optimizer/kernels/cuda/table_search.cuh"
@@ -95,16 +96,68 @@ __device__ void store_masters(const UpdateItem& item, std::int64_t begin, int co
   }
 }
 
-__device__ void store_moments(void* array, MomentFormat format, std::int64_t begin, int count,
-                              const float (&moment)[kVector]) {
-  if (format == MomentFormat::kFloat32) {
-    store8(at<float>(array, begin), count, moment);
-    return;
+struct Moments {
+  void* array;
+  float* scales;
+  MomentFormat format;
+};
+
+/// With kBlock8 the piece is one block, whose scale travels in `wide[0]`.
+__device__ Raw8 load_moments(const Moments& moments, std::int64_t begin, int count) {
+  if (moments.format != MomentFormat::kBlock8) {
+    return load_raw(moments.array, moments.format == MomentFormat::kFloat32, begin, count);
   }
-  std::uint16_t bits[kVector];
+  Raw8 raw;
+  raw.packed = load8(at<const std::uint8_t>(moments.array, begin), count);
+  raw.wide[0] = count > 0 ? moments.scales[begin / kQuantBlock] : 0.0F;
+  return raw;
+}
+
+template <bool kSigned>
+__device__ void to_moments(const Raw8& raw, MomentFormat format, float (&x)[kVector]) {
+  if (format != MomentFormat::kBlock8) {
+    return to_float(raw, format == MomentFormat::kFloat32, x);
+  }
 #pragma unroll
-  for (int i = 0; i < kVector; ++i) bits[i] = float_to_bf16(moment[i]);
-  store8(at<std::uint16_t>(array, begin), count, bits);
+  for (int i = 0; i < kVector; ++i) {
+    const std::uint8_t code = byte_element(raw.packed, i);
+    x[i] = kSigned ? decode_signed8(code, raw.wide[0]) : decode_unsigned8(code, raw.wide[0]);
+  }
+}
+
+/// All lanes of the warp take part: together they hold the block.
+template <bool kSigned>
+__device__ void store_block8(const Moments& moments, std::int64_t begin, int count,
+                             const float (&moment)[kVector], const float (&gradient)[kVector]) {
+  std::uint32_t largest = 0;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    if (i < count) largest = max(largest, magnitude_bits(moment[i]));
+  }
+  const float scale = block_scale(__reduce_max_sync(0xffffffffU, largest));
+  std::uint8_t codes[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    codes[i] = kSigned ? encode_signed8(moment[i], gradient[i], scale)
+                       : encode_unsigned8(moment[i], gradient[i], scale);
+  }
+  store8(at<std::uint8_t>(moments.array, begin), count, codes);
+  if (count > 0 && begin % kQuantBlock == 0) moments.scales[begin / kQuantBlock] = scale;
+}
+
+template <bool kSigned>
+__device__ void store_moments(const Moments& moments, std::int64_t begin, int count,
+                              const float (&moment)[kVector], const float (&gradient)[kVector]) {
+  if (moments.format == MomentFormat::kFloat32) {
+    store8(at<float>(moments.array, begin), count, moment);
+  } else if (moments.format == MomentFormat::kBFloat16) {
+    std::uint16_t bits[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) bits[i] = float_to_bf16(moment[i]);
+    store8(at<std::uint16_t>(moments.array, begin), count, bits);
+  } else {
+    store_block8<kSigned>(moments, begin, count, moment, gradient);
+  }
 }
 
 struct MomentFormats {
@@ -112,21 +165,20 @@ struct MomentFormats {
   MomentFormat exp_avg_sq;
 };
 
-/// A thread's share of a piece: `count` <= 8 elements from `begin`. `formats` are the same for the
-/// whole launch, so branches on them do not diverge. All loads come before the first use of one.
+/// A thread's share of a piece: `count` elements from `begin`, 0 to 8; the whole warp calls.
+/// `formats` are the same for the whole launch, so branches on them do not diverge. All loads come
+/// before the first use of one.
 template <Algorithm kAlgorithm, MasterKind kMaster, DType kGradient>
 __device__ void update_vector(const UpdateItem& item, std::int64_t begin, int count,
                               MomentFormats formats, const StepScalars& scalars) {
   constexpr bool kAdam = kAlgorithm == Algorithm::kAdam;
   constexpr bool kGradientIsFloat32 = kGradient == DType::kFloat32;
-  const bool exp_avg_is_float32 = formats.exp_avg == MomentFormat::kFloat32;
-  const bool exp_avg_sq_is_float32 = formats.exp_avg_sq == MomentFormat::kFloat32;
+  const Moments first = {item.exp_avg, item.exp_avg_scale, formats.exp_avg};
+  const Moments second = {item.exp_avg_sq, item.exp_avg_sq_scale, formats.exp_avg_sq};
 
-  const Raw8 raw_exp_avg = load_raw(item.exp_avg, exp_avg_is_float32, begin, count);
+  const Raw8 raw_exp_avg = load_moments(first, begin, count);
   Raw8 raw_exp_avg_sq;
-  if constexpr (kAdam) {
-    raw_exp_avg_sq = load_raw(item.exp_avg_sq, exp_avg_sq_is_float32, begin, count);
-  }
+  if constexpr (kAdam) raw_exp_avg_sq = load_moments(second, begin, count);
   const RawMasters<kMaster> raw_master = load_masters<kMaster>(item, begin, count);
   const Raw8 raw_gradient = load_raw(item.gradient, kGradientIsFloat32, begin, count);
 
@@ -135,20 +187,20 @@ __device__ void update_vector(const UpdateItem& item, std::int64_t begin, int co
   float exp_avg[kVector];
   to_masters(raw_master, master);
   to_float(raw_gradient, kGradientIsFloat32, gradient);
-  to_float(raw_exp_avg, exp_avg_is_float32, exp_avg);
+  to_moments<true>(raw_exp_avg, formats.exp_avg, exp_avg);
   if constexpr (kAdam) {
     float exp_avg_sq[kVector];
-    to_float(raw_exp_avg_sq, exp_avg_sq_is_float32, exp_avg_sq);
+    to_moments<false>(raw_exp_avg_sq, formats.exp_avg_sq, exp_avg_sq);
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
       master[i] = adam(master[i], gradient[i], exp_avg[i], exp_avg_sq[i], scalars);
     }
-    store_moments(item.exp_avg_sq, formats.exp_avg_sq, begin, count, exp_avg_sq);
+    store_moments<false>(second, begin, count, exp_avg_sq, gradient);
   } else {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) master[i] = sgd(master[i], gradient[i], exp_avg[i], scalars);
   }
-  store_moments(item.exp_avg, formats.exp_avg, begin, count, exp_avg);
+  store_moments<true>(first, begin, count, exp_avg, gradient);
   store_masters<kMaster>(item, begin, count, master);
 }
 
@@ -178,10 +230,8 @@ __global__ void __launch_bounds__(kThreads)
     if (scalars.skip != 0) continue;
     const std::int64_t begin = (piece - item.first_piece) * kPiece + lane * kVector;
     const std::int64_t left = item.num_elements - begin;
-    const int count = left < kVector ? static_cast<int>(left) : kVector;
-    if (count > 0) {
-      update_vector<kAlgorithm, kMaster, kGradient>(item, begin, count, formats, scalars);
-    }
+    const int count = left >= kVector ? kVector : (left > 0 ? static_cast<int>(left) : 0);
+    update_vector<kAlgorithm, kMaster, kGradient>(item, begin, count, formats, scalars);
   }
 }
 

@@ -61,6 +61,40 @@ __device__ inline Packed8 load8(const std::uint16_t* src, int count) {
   return packed;
 }
 
+/// Eight bytes, in the first two words.
+__device__ inline Packed8 load8(const std::uint8_t* src, int count) {
+  Packed8 packed = {};
+  if (count == kVector && (reinterpret_cast<std::uintptr_t>(src) & 7U) == 0) {
+    const uint2 two = *reinterpret_cast<const uint2*>(src);
+    packed.words[0] = two.x;
+    packed.words[1] = two.y;
+    return packed;
+  }
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    if (i < count) packed.words[i / 4] |= std::uint32_t{src[i]} << (8 * (i % 4));
+  }
+  return packed;
+}
+
+__device__ inline std::uint8_t byte_element(const Packed8& packed, int i) {
+  return static_cast<std::uint8_t>(packed.words[i / 4] >> (8 * (i % 4)));
+}
+
+__device__ inline void store8(std::uint8_t* dst, int count, const std::uint8_t (&x)[kVector]) {
+  if (count == kVector && (reinterpret_cast<std::uintptr_t>(dst) & 7U) == 0) {
+    std::uint32_t words[2] = {};
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) words[i / 4] |= std::uint32_t{x[i]} << (8 * (i % 4));
+    *reinterpret_cast<uint2*>(dst) = make_uint2(words[0], words[1]);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    if (i < count) dst[i] = x[i];
+  }
+}
+
 __device__ inline void store8(std::uint16_t* dst, int count, const std::uint16_t (&x)[kVector]) {
   if (count == kVector && aligned16(dst)) {
     std::uint32_t words[kVector / 2];
