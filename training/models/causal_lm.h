@@ -97,8 +97,8 @@ struct ModelOptions {
 /// Not thread-safe. Forward and backward enqueue on libtorch's current stream.
 class CausalLm {
  public:
-  /// `config` is complete (config::complete) and has vocab_size. Throws ConfigError for a model that
-  /// is not supported, OutOfMemory.
+  /// `config` is complete (config::complete) and has vocab_size. Throws ConfigError for a model
+  /// that is not supported, OutOfMemory.
   CausalLm(const config::ModelConfig& config, const ModelOptions& options);
   ~CausalLm();
   CausalLm(const CausalLm&) = delete;

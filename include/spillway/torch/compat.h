@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -31,6 +32,51 @@ class HostAllocator : public c10::Allocator {
  protected:
   [[nodiscard]] virtual c10::DataPtr provide(std::size_t bytes) const = 0;
 };
+
+/// libtorch 2.x has kernels that do a whole norm or attention in one pass on CUDA.
+inline bool has_fused_rms_norm(const at::Tensor& x) { return SPILLWAY_TORCH_2 && x.is_cuda(); }
+
+inline at::Tensor fused_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+#if SPILLWAY_TORCH_2
+  return at::rms_norm(x, {x.size(-1)}, weight, eps);
+#else
+  (void)x, (void)weight, (void)eps;
+  TORCH_CHECK(false, "this libtorch has no fused RMSNorm");
+#endif
+}
+
+/// Flash attention takes half-precision tensors only.
+inline bool has_fused_attention(const at::Tensor& q) {
+  return SPILLWAY_TORCH_2 && q.is_cuda() && q.scalar_type() == at::kBFloat16;
+}
+
+/// Causal; q has a multiple of the heads of k and v.
+inline at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+#if SPILLWAY_TORCH_2
+  const bool grouped = q.size(1) != k.size(1);
+  return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
+                                          /*is_causal=*/true, /*scale=*/std::nullopt, grouped);
+#else
+  (void)q, (void)k, (void)v;
+  TORCH_CHECK(false, "this libtorch has no fused attention");
+#endif
+}
+
+/// Products of row groups with one matrix each, in one kernel. bf16, rows of whole 16 bytes.
+inline bool has_grouped_mm(const at::Tensor& x, const at::Tensor& weight) {
+  return SPILLWAY_TORCH_2 && x.is_cuda() && x.scalar_type() == at::kBFloat16 &&
+         weight.size(1) % 8 == 0 && weight.size(2) % 8 == 0;
+}
+
+/// (rows, n) x (groups, n, m), or (n, rows) x (rows, m) -> (groups, n, m); `ends` int32.
+inline at::Tensor grouped_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends) {
+#if SPILLWAY_TORCH_2
+  return at::_grouped_mm(a, b, ends);
+#else
+  (void)a, (void)b, (void)ends;
+  TORCH_CHECK(false, "this libtorch has no grouped matrix product");
+#endif
+}
 
 /// Brings up libtorch's CUDA side; its caching allocator does not work before that.
 inline void init_cuda() {
