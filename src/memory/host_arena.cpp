@@ -12,6 +12,9 @@ namespace spillway::memory {
 HostArena::HostArena(device::Device& device, Bytes bytes, std::string purpose)
     : purpose_(std::move(purpose)), buffer_(device.allocate_host(bytes, purpose_)) {}
 
+HostArena::HostArena(device::Buffer buffer, std::string purpose)
+    : purpose_(std::move(purpose)), buffer_(std::move(buffer)) {}
+
 std::span<std::byte> HostArena::reserve(Bytes bytes, std::int64_t alignment) {
   constexpr std::int64_t kLargestAlignment = 4096;
   if (alignment < 1 || alignment > kLargestAlignment ||

@@ -19,6 +19,8 @@ class HostArena {
  public:
   /// Allocates `bytes` at once, page-locked where the device can. Throws OutOfMemory.
   HostArena(device::Device& device, Bytes bytes, std::string purpose);
+  /// Takes over memory from elsewhere (pageable, say).
+  HostArena(device::Buffer buffer, std::string purpose);
 
   /// The next `bytes`, aligned to `alignment` (a power of two, at most 4096).
   /// Throws UsageError if the arena was sized too small.
