@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,6 +26,24 @@ enum class MasterFormat : unsigned char {
   kRemainder,  ///< the lower 16 bits beside the bf16 parameter, 2 B a parameter
 };
 
+/// One piece of a host update, for a replacement of Spillway's own kernel. All arrays have one size
+/// and belong to the engine.
+struct HostUpdatePiece {
+  std::span<float> master;  ///< becomes the new parameter
+  std::span<float> exp_avg;
+  std::span<float> exp_avg_sq;
+  std::span<const float> gradient;  ///< un-scaled and clipped
+  double lr = 0.0;
+  double weight_decay = 0.0;
+  double beta1 = 0.0;
+  double beta2 = 0.0;
+  double eps = 0.0;
+  std::int64_t step = 0;  ///< this one included: the first is 1
+};
+
+/// Called from worker threads, for several pieces at a time. What it throws ends the step.
+using HostUpdate = std::function<void(const HostUpdatePiece&)>;
+
 /// `optimizer.*` of the configuration, as the engine needs it.
 struct OptimizerOptions {
   Algorithm algorithm = Algorithm::kAdam;
@@ -32,8 +51,8 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   bool decoupled_weight_decay = true;
-  double momentum = 0.9;          ///< SGD
-  double clip_grad = 1.0;         ///< maximum global norm; 0: no clipping
+  double momentum = 0.9;   ///< SGD
+  double clip_grad = 1.0;  ///< maximum global norm; 0: no clipping
   /// A gradient that is not finite skips the whole step. If false it reaches the parameters, as in
   /// PyTorch, and no norm is taken unless clip_grad asks for one.
   bool skip_non_finite = true;
@@ -46,6 +65,9 @@ struct OptimizerOptions {
   DType exp_avg_sq_dtype = DType::kFloat32;
   bool pin_cpu_grads = true;
   bool pin_cpu_params = true;
+  /// If set, updates what is offloaded in place of Spillway's kernel (libtorch's own AdamW, say):
+  /// `update` is then kHost. Needs Adam with fp32 masters and moments. The bits are its own.
+  HostUpdate host_update;
   int host_threads = 0;  ///< 0: from the cores this rank may use, whatever OMP_NUM_THREADS says
   std::string host_isa = "auto";  ///< auto, scalar, avx2, avx512
   Bytes chunk_bytes = 16_MiB;     ///< states of one chunk
