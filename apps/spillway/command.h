@@ -6,8 +6,8 @@
 namespace spillway::cli {
 
 /// What the process returns. 1 is for work that was tried and failed, 2 for a command line or
-/// configuration that cannot be used.
-enum ExitStatus : int { kSuccess = 0, kFailure = 1, kUsage = 2 };
+/// configuration that cannot be used, 130 for a run that Ctrl-C ended.
+enum ExitStatus : int { kSuccess = 0, kFailure = 1, kUsage = 2, kInterrupted = 130 };
 
 /// Adds `spillway <name>` with its options and a callback that does the work. The callback stores
 /// the process's status in `status`, which outlives it; errors it may throw.

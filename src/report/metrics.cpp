@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "spillway/core/error.h"
@@ -43,6 +44,57 @@ std::string to_line(const IterationMetrics& metrics, std::int64_t num_iterations
       to_string(metrics.bytes_to_host), to_string(metrics.bytes_to_device), metrics.skipped_steps);
   if (metrics.eval_loss) line += fmt::format(" | eval loss {:.4f}", *metrics.eval_loss);
   return line;
+}
+
+namespace {
+
+/// What is not finite was written as null.
+double number(const nlohmann::json& field) {
+  return field.is_null() ? std::numeric_limits<double>::quiet_NaN() : field.get<double>();
+}
+
+std::optional<double> optional_number(const nlohmann::json& record, const char* name) {
+  if (!record.contains(name)) return std::nullopt;
+  return number(record.at(name));
+}
+
+Bytes bytes(const nlohmann::json& record, const char* name) {
+  return Bytes(record.at(name).get<std::int64_t>());
+}
+
+IterationMetrics from_json(const nlohmann::json& record) {
+  IterationMetrics m;
+  m.iteration = record.at("iteration").get<std::int64_t>();
+  m.loss = number(record.at("loss"));
+  m.load_balancing_loss = optional_number(record, "load_balancing_loss");
+  m.grad_norm = number(record.at("grad_norm"));
+  m.learning_rate = number(record.at("learning_rate"));
+  m.tokens_per_second = number(record.at("tokens_per_second"));
+  m.milliseconds = number(record.at("milliseconds"));
+  m.peak_device_memory = bytes(record, "peak_device_memory");
+  m.host_memory = bytes(record, "host_memory");
+  m.bytes_to_host = bytes(record, "bytes_to_host");
+  m.bytes_to_device = bytes(record, "bytes_to_device");
+  m.step_skipped = record.at("step_skipped").get<bool>();
+  m.skipped_steps = record.at("skipped_steps").get<std::int64_t>();
+  m.eval_loss = optional_number(record, "eval_loss");
+  return m;
+}
+
+}  // namespace
+
+std::vector<IterationMetrics> read_metrics(const std::filesystem::path& path) {
+  std::vector<IterationMetrics> all;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    try {
+      all.push_back(from_json(nlohmann::json::parse(line)));
+    } catch (const nlohmann::json::exception& error) {
+      throw Error(fmt::format("{}, line {}: {}; it was not written by this version", path.string(),
+                              all.size() + 1, error.what()));
+    }
+  }
+  return all;
 }
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& path)

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "spillway/core/bytes.h"
 
@@ -15,12 +16,12 @@ namespace spillway::report {
 /// (bytes as integers; a number that is not finite is null):
 ///
 ///   iteration             from 1
-///   loss                  mean over the tokens of the iteration; the fp32 value, exactly
-///   load_balancing_loss   mean over the iteration, unweighted; only for a mixture of experts
+///   loss                  mean over the iteration's micro-batches, each exact in fp32
+///   load_balancing_loss   the same, coefficient included; only for a mixture of experts
 ///   grad_norm             global norm before clipping
 ///   learning_rate         of the iteration's step
 ///   tokens_per_second     over all ranks
-///   milliseconds          from this iteration's start to the next one's
+///   milliseconds          of the iteration, evaluation excluded
 ///   peak_device_memory    bytes, highest of this iteration
 ///   host_memory           bytes held in host memory for offloading
 ///   bytes_to_host         over the link in this iteration
@@ -47,6 +48,10 @@ struct IterationMetrics {
 
 /// One line of JSON, without a newline.
 [[nodiscard]] std::string to_json(const IterationMetrics& metrics);
+
+/// Every record of a metrics file; a last line that is cut off is left out. Throws Error that names
+/// the line that is not a record.
+[[nodiscard]] std::vector<IterationMetrics> read_metrics(const std::filesystem::path& path);
 
 /// "iteration 12/100 | loss 2.3104 | ..." for people and for logs.
 [[nodiscard]] std::string to_line(const IterationMetrics& metrics, std::int64_t num_iterations);

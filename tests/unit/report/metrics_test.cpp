@@ -90,6 +90,22 @@ TEST(Metrics, EachLineIsInTheFileAsSoonAsItIsWritten) {
   std::filesystem::remove(path);
 }
 
+TEST(Metrics, WhatWasWrittenIsReadBackAndACutOffLineIsLeftOut) {
+  const auto path = std::filesystem::path(testing::TempDir()) /
+                    ("spillway_read_metrics_" + std::to_string(::getpid()) + ".jsonl");
+  auto written = example();
+  written.eval_loss = 2.5;
+  MetricsWriter(path).write(written);
+  std::ofstream(path, std::ios::app) << R"({"iteration": 4, "lo)";
+  const auto read = read_metrics(path);
+  ASSERT_EQ(read.size(), 1U);
+  EXPECT_EQ(to_json(read.front()), to_json(written));
+  std::ofstream(path) << "not json\n";
+  EXPECT_THAT([&] { (void)read_metrics(path); },
+              testing::ThrowsMessage<Error>(HasSubstr("line 1")));
+  std::filesystem::remove(path);
+}
+
 TEST(Metrics, AFileThatCannotBeMadeIsRefusedWithItsKey) {
   EXPECT_THAT([] { MetricsWriter("/nonexistent/folder/metrics.jsonl"); },
               testing::ThrowsMessage<ConfigError>(HasSubstr("logger.metrics_file")));

@@ -1,0 +1,165 @@
+// spillway verify: the same training without and with offloading, judged.
+//
+// The two runs are child processes: neither sees what the other left in an allocator, a run that
+// dies of its memory is an exit status, and what is verified is the very command that people use.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+
+#include "child_process.h"
+#include "command.h"
+#include "config_options.h"
+#include "scratch_folder.h"
+#include "spillway/config/environment.h"
+#include "spillway/config/validate.h"
+#include "spillway/config/yaml.h"
+#include "spillway/core/error.h"
+#include "spillway/report/console.h"
+#include "spillway/report/progress_bar.h"
+#include "training/loop/interrupt.h"
+#include "training/loop/options.h"
+#include "training/verify/criteria.h"
+
+namespace spillway::cli {
+namespace {
+
+using config::ConfigContainer;
+using training::Criterion;
+using training::VerifiedRun;
+
+struct VerifyOptions {
+  std::shared_ptr<ConfigOptions> config;
+  double loss_tolerance = 0.0;
+  bool json = false;
+};
+
+ConfigContainer without_offloading(ConfigContainer config) {
+  config.model.cpu_offloading = false;
+  config.model.cpu_offloading_num_layers = 0;
+  config.model.fine_grained_activation_offloading = false;
+  config.optimizer.optimizer_cpu_offload = false;
+  config.optimizer.optimizer_offload_fraction = 0.0;
+  return config;
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+/// One training, its progress on `console` under `name`.
+VerifiedRun run_training(ConfigContainer config, const std::string& name,
+                         const std::filesystem::path& folder, report::Console& console) {
+  const auto path = [&](const char* ending) { return folder / (name + ending); };
+  const std::int64_t total = config.train.train_iters.value();
+  config.logger.metrics_file = path(".jsonl").string();
+  std::ofstream(path(".yaml")) << config::to_yaml(config);
+  const auto poll = [&] {
+    const auto done = static_cast<std::int64_t>(report::read_metrics(path(".jsonl")).size());
+    const report::Progress progress{.done = done, .total = total, .note = name + " offloading"};
+    console.status(render_progress(progress, console.terminal().width - 1));
+    return !training::Interrupt::requested();
+  };
+  console.line(fmt::format("running {} offloading, {} iterations", name, total));
+  VerifiedRun run;
+  run.status = run_child(config::this_executable(),
+                         {"train", "--config", path(".yaml").string(), "--summary",
+                          path(".json").string(), "--no-advice"},
+                         path(".out"), path(".err"), poll);
+  console.clear_status();
+  run.errors = read_text(path(".err"));
+  run.iterations = report::read_metrics(path(".jsonl"));
+  if (run.status == kSuccess) {
+    run.summary = training::summary_from_json(read_text(path(".json")));
+  }
+  return run;
+}
+
+void print_verdict(const std::vector<Criterion>& criteria, const VerifiedRun& without,
+                   const VerifiedRun& with, report::Console& console) {
+  if (without.summary && with.summary) {
+    console.line("");
+    console.line(comparison_table(*without.summary, *with.summary));
+  }
+  console.line("");
+  for (const auto& criterion : criteria) {
+    console.line(fmt::format("{}  {}: {}", criterion.passed ? "PASS" : "FAIL", criterion.name,
+                             criterion.detail),
+                 criterion.passed ? report::Color::kGreen : report::Color::kRed);
+  }
+}
+
+/// Null if there is nothing to verify or the configuration is refused; that is said already.
+std::optional<ConfigContainer> verifiable_config(const VerifyOptions& options) {
+  const auto world = config::read_world(config::process_environment());
+  auto config = options.config->resolve(world.size);
+  if (!config) {
+    std::cerr << "FAIL  validation passes: see the violations above; nothing was run\n";
+    return std::nullopt;
+  }
+  if (!config::optimizer_offloading_in_force(config->optimizer) &&
+      !config::activation_offloading_in_force(config->model)) {
+    throw ConfigError(
+        "there is nothing to verify, because nothing is offloaded; add "
+        "optimizer.optimizer_cpu_offload=True optimizer.optimizer_offload_fraction=1.0, or "
+        "model.cpu_offloading=True model.cpu_offloading_num_layers=N");
+  }
+  return config;
+}
+
+training::VerifyRequest request_of(const VerifyOptions& options, const ConfigContainer& config) {
+  training::VerifyRequest request;
+  request.optimizer_fraction = training::optimizer_options(config).offload_fraction;
+  if (const auto activations = training::activation_options(config)) {
+    request.activation_layers = activations->num_layers;
+  }
+  request.num_micro_batches = training::sample_order(config, 1).num_micro_batches();
+  request.loss_tolerance = options.loss_tolerance;
+  return request;
+}
+
+int verify(const VerifyOptions& options) {
+  const auto config = verifiable_config(options);
+  if (!config) return kUsage;
+  // With --json the only thing on standard output is the object.
+  std::FILE* const out = options.json ? stderr : stdout;
+  report::Console console(out, report::detect_terminal(::fileno(out)));
+  const training::Interrupt interrupt;
+  const ScratchFolder folder("spillway_verify");
+  const auto without = run_training(without_offloading(*config), "without", folder.path(), console);
+  if (training::Interrupt::requested()) return kInterrupted;
+  const auto with = run_training(*config, "with", folder.path(), console);
+  if (training::Interrupt::requested()) return kInterrupted;
+  std::vector<Criterion> criteria{{"validation passes", true, "no rule is violated"}};
+  const auto judged = judge(without, with, request_of(options, *config));
+  criteria.insert(criteria.end(), judged.begin(), judged.end());
+  print_verdict(criteria, without, with, console);
+  if (options.json) std::cout << to_json(criteria, without, with) << '\n';
+  const bool passed = std::all_of(criteria.begin(), criteria.end(),
+                                  [](const Criterion& criterion) { return criterion.passed; });
+  return passed ? kSuccess : kFailure;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand(
+      "verify", "Run the same training without and with offloading, and judge the difference");
+  auto options = std::make_shared<VerifyOptions>();
+  options->config = ConfigOptions::add_to(*command);
+  command
+      ->add_option("--loss-tolerance", options->loss_tolerance,
+                   "Largest difference of a loss; 0 (the default) means equal bit for bit")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("X");
+  command->add_flag("--json", options->json, "Print the verdict and both runs as JSON");
+  command->callback([options, &status] { status = verify(*options); });
+}
+
+}  // namespace spillway::cli
