@@ -7,6 +7,7 @@
 
 #include "spillway/core/error.h"
 #include "spillway/torch/compat.h"
+#include "spillway/torch/saved_tensor_offload.h"
 #include "training/models/blocks.h"
 #include "training/models/functions.h"
 #include "training/models/initial_weights.h"
@@ -253,14 +254,54 @@ class CausalLm::Impl {
     if (context.hooks) context.hooks->before_first_use(0);
     at::Tensor hidden = at::embedding(
         embedding_, on_device(batch.tokens, {batch.num_sequences, batch.sequence_length}));
-    for (std::int64_t layer = 0; layer < shape_.num_layers; ++layer) {
-      const auto at = static_cast<std::size_t>(layer);
-      if (context.hooks) context.hooks->before_first_use(static_cast<int>(layer) + 1);
-      hidden = hidden + attention_[at]->forward(hidden, auxiliary);
-      hidden = hidden + mlp_[at]->forward(hidden, auxiliary);
+    for (std::int64_t first = 0; first < shape_.num_layers;) {
+      const bool recomputed = first < shape_.recompute_layers;
+      const std::int64_t size = recomputed ? shape_.recompute_group : 1;
+      const std::int64_t end = std::min(first + size, shape_.num_layers);
+      hidden = run_group(hidden, first, end, recomputed, context, auxiliary);
+      first = end;
     }
     if (context.hooks) context.hooks->before_first_use(static_cast<int>(shape_.num_layers) + 1);
     return rms_norm(hidden, norm_, shape_.norm_epsilon);
+  }
+
+  // Layers [first, end), each of which is the whole group unless layers are recomputed together.
+  at::Tensor run_group(const at::Tensor& hidden, std::int64_t first, std::int64_t end,
+                       bool recomputed, const ForwardContext& context,
+                       std::vector<at::Tensor>& auxiliary) {
+    torch::LayerScope scope(context.offload, context.micro_batch, static_cast<int>(first));
+    at::Tensor input = hidden;
+    if (context.hooks)
+      input = torch::on_backward(input, [hooks = context.hooks, first, end] {
+        for (std::int64_t layer = end; layer-- > first;)
+          hooks->after_backward(static_cast<int>(layer));
+      });
+    input = scope.enter(input);
+    // A second run, in backward, uses parameters that the first has waited for.
+    auto hooks = std::make_shared<LayerHooks*>(context.hooks);
+    const auto run = [this, first, end, hooks](const tensor_list& in) {
+      tensor_list out = run_layers(in[0], first, end, *hooks);
+      *hooks = nullptr;
+      return out;
+    };
+    const tensor_list out = recomputed ? recompute(run, {input}) : run({input});
+    auxiliary.insert(auxiliary.end(), out.begin() + 1, out.end());
+    return scope.leave(out[0]);
+  }
+
+  // The layers' output, then their load-balancing losses.
+  tensor_list run_layers(const at::Tensor& input, std::int64_t first, std::int64_t end,
+                         LayerHooks* hooks) const {
+    at::Tensor hidden = input;
+    tensor_list auxiliary;
+    for (std::int64_t layer = first; layer < end; ++layer) {
+      const auto at = static_cast<std::size_t>(layer);
+      if (hooks) hooks->before_first_use(static_cast<int>(layer) + 1);
+      hidden = hidden + attention_[at]->forward(hidden, auxiliary);
+      hidden = hidden + mlp_[at]->forward(hidden, auxiliary);
+    }
+    auxiliary.insert(auxiliary.begin(), hidden);
+    return auxiliary;
   }
 
   ModelShape shape_;

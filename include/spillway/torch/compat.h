@@ -33,6 +33,15 @@ class HostAllocator : public c10::Allocator {
   [[nodiscard]] virtual c10::DataPtr provide(std::size_t bytes) const = 0;
 };
 
+/// First byte of a storage.
+inline void* memory_of(const c10::Storage& storage) {
+#if SPILLWAY_TORCH_2
+  return storage.mutable_data();
+#else
+  return storage.data();
+#endif
+}
+
 /// libtorch 2.x has kernels that do a whole norm or attention in one pass on CUDA.
 inline bool has_fused_rms_norm(const at::Tensor& x) { return SPILLWAY_TORCH_2 && x.is_cuda(); }
 

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
-#include <set>
+#include <functional>
+#include <utility>
 
+#include "spillway/activation/activation_offloader.h"
 #include "spillway/core/error.h"
+#include "spillway/device/emulated.h"
+#include "spillway/torch/device_binding.h"
+#include "spillway/torch/saved_tensor_offload.h"
 #include "unit/models/tiny_models.h"
 
 namespace spillway::training {
@@ -73,6 +77,103 @@ TEST_P(EveryFamily, TwoRunsFromOneSeedHaveTheSameBits) {
   CausalLm first(model_config(), {});
   CausalLm second(model_config(), {});
   EXPECT_EQ(step_bits(first, batch), step_bits(second, batch));
+}
+
+// What a run with `change` applied computes, and what its forward keeps on the device.
+std::pair<StepBits, Bytes> bits_and_kept_bytes(
+    config::ModelConfig config, const std::function<void(config::ModelConfig&)>& change) {
+  change(config);
+  device::DeviceOptions options;
+  options.memory_limit = 256_MiB;
+  const torch::DeviceBinding binding(device::open_emulated_device(options));
+  CausalLm model(config, {});
+  const OwnedBatch batch(2, 40, 61, 7);
+  (void)step_bits(model, batch);  // makes the rotary tables
+  const Bytes before = binding.device().memory().allocated;
+  Bytes kept;
+  {
+    const Loss loss = model.forward(batch);
+    kept = binding.device().memory().allocated - before;
+  }
+  return {step_bits(model, batch), kept};
+}
+
+TEST_P(EveryFamily, RecomputeChangesNoBitAndKeepsLess) {
+  const auto [plain, kept] = bits_and_kept_bytes(model_config(), [](config::ModelConfig&) {});
+  const auto expect_same_with_less = [&](const char* what, auto change) {
+    const auto [bits, bytes] = bits_and_kept_bytes(model_config(), change);
+    EXPECT_TRUE(bits == plain) << what;
+    EXPECT_LT(bytes, kept) << what;
+  };
+  for (const char* method : {"uniform", "block"})
+    for (const int layers : {1, 2, 3})
+      expect_same_with_less(method, [&](config::ModelConfig& config) {
+        config.recompute_granularity = "full";
+        config.recompute_method = method;
+        config.recompute_num_layers = layers;
+      });
+  const bool experts = model_config().num_moe_experts.has_value();
+  std::vector<std::string> modules{"core_attn", experts ? "moe" : "mlp"};
+  for (const std::string& module : modules)
+    expect_same_with_less(module.c_str(), [&](config::ModelConfig& config) {
+      config.recompute_granularity = "selective";
+      config.recompute_modules = {module};
+    });
+}
+
+TEST_P(EveryFamily, UniformRecomputeOfMoreLayersKeepsLess) {
+  const auto kept = [](int layers) {
+    return bits_and_kept_bytes(model_config(),
+                               [&](config::ModelConfig& config) {
+                                 config.recompute_granularity = "full";
+                                 config.recompute_num_layers = layers;
+                               })
+        .second;
+  };
+  EXPECT_LT(kept(3), kept(1));
+}
+
+TEST_P(EveryFamily, ActivationOffloadingChangesNoBitAndKeepsLess) {
+  const auto [plain, kept] = bits_and_kept_bytes(model_config(), [](config::ModelConfig&) {});
+  device::DeviceOptions options;
+  options.memory_limit = 256_MiB;
+  const torch::DeviceBinding binding(device::open_emulated_device(options));
+  activation::ActivationOptions activations;
+  activations.num_layers = 2;
+  activations.min_tensor_bytes = 1_KiB;
+  auto offloader =
+      std::make_shared<activation::ActivationOffloader>(binding.shared_device(), activations);
+  torch::SavedTensorOffload offload(offloader, binding.tensor_device());
+  CausalLm model(model_config(), {});
+  const OwnedBatch batch(2, 40, 61, 7);
+  for (int iteration = 0; iteration < 2; ++iteration) {
+    EXPECT_TRUE(step_bits(model, batch, {.offload = &offload}) == plain);
+    offloader->end_iteration();
+  }
+  EXPECT_EQ(offloader->stats().num_open_tickets, 0);
+  const Bytes before = binding.device().memory().allocated;
+  const Loss loss = model.forward(batch, {.offload = &offload});
+  EXPECT_LT(binding.device().memory().allocated - before, kept);
+}
+
+TEST_P(EveryFamily, RecomputeAndActivationOffloadingGoTogether) {
+  const auto [plain, kept] = bits_and_kept_bytes(model_config(), [](config::ModelConfig&) {});
+  config::ModelConfig config = model_config();
+  config.recompute_granularity = "full";
+  config.recompute_num_layers = 2;
+  device::DeviceOptions options;
+  options.memory_limit = 256_MiB;
+  const torch::DeviceBinding binding(device::open_emulated_device(options));
+  activation::ActivationOptions activations;
+  activations.num_layers = 3;
+  activations.min_tensor_bytes = 1_KiB;
+  auto offloader =
+      std::make_shared<activation::ActivationOffloader>(binding.shared_device(), activations);
+  torch::SavedTensorOffload offload(offloader, binding.tensor_device());
+  CausalLm model(config, {});
+  EXPECT_TRUE(step_bits(model, OwnedBatch(2, 40, 61, 7), {.offload = &offload}) == plain);
+  // The input of each of the two groups, and nothing else.
+  EXPECT_EQ(offloader->stats().num_storages, 2);
 }
 
 void expect_loss_to_fall_by_the_squared_gradient(const config::ModelConfig& config) {
@@ -186,6 +287,28 @@ TEST(CausalLm, HooksAreCalledBeforeEachLayersFirstUse) {
   const OwnedBatch batch(1, 8, 61, 3);
   (void)model.forward(batch, {.hooks = &recorder});
   EXPECT_THAT(recorder.layers, testing::ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST(CausalLm, HooksHearOfEachLayersBackwardOnceFromTheLastToTheFirst) {
+  struct Recorder : LayerHooks {
+    std::vector<int> layers;
+    std::vector<int> first_uses;
+    void before_first_use(int layer) override { first_uses.push_back(layer); }
+    void after_backward(int layer) override { layers.push_back(layer); }
+  };
+  for (const bool recompute : {false, true}) {
+    config::ModelConfig config = tiny_qwen3();
+    if (recompute) {
+      config.recompute_granularity = "full";
+      config.recompute_num_layers = 2;
+    }
+    Recorder recorder;
+    CausalLm model(config, {});
+    const OwnedBatch batch(1, 8, 61, 3);
+    model.forward(batch, {.hooks = &recorder}).backward();
+    EXPECT_THAT(recorder.layers, testing::ElementsAre(2, 1, 0));
+    EXPECT_THAT(recorder.first_uses, testing::ElementsAre(0, 1, 2, 3, 4));
+  }
 }
 
 TEST(CausalLm, RefusesTokensOutsideTheVocabularyAndSpansOfTheWrongSize) {
