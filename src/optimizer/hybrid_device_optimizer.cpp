@@ -22,6 +22,9 @@ class HybridDeviceOptimizer::Impl {
  public:
   Impl(std::shared_ptr<device::Device> device, std::vector<Parameter> parameters,
        std::vector<ParameterGroup> groups, OptimizerOptions options);
+  ~Impl() { wait_ignoring_errors(last_use_); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   void step(std::span<const Gradient> gradients, const StepInput& input);
   void wait_for_layer(int layer);
@@ -40,6 +43,7 @@ class HybridDeviceOptimizer::Impl {
   std::vector<Gradient> gradients_;        // of the step in work, by unique parameter
   std::optional<ChunkPipeline> pipeline_;  // before all that it uses goes
   std::optional<StateAccess> access_;
+  device::Event last_use_;  // of the resident states by the compute stream
 };
 
 HybridDeviceOptimizer::Impl::Impl(std::shared_ptr<device::Device> device,
@@ -76,6 +80,7 @@ void HybridDeviceOptimizer::Impl::step(std::span<const Gradient> gradients,
                      .host = preparation_.host_scalars()});
   }
   resident_.enqueue(gradients_, preparation_.device_scalars(), compute);
+  last_use_ = compute.record();
   if (pipeline_ && !options_.overlap) pipeline_->order_after_all(compute);
 }
 

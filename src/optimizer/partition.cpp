@@ -17,6 +17,9 @@ using kernels::MomentFormat;
 /// all arrays of an item can be read in 16-byte words.
 constexpr std::int64_t kElementAlignment = 8;
 
+/// Elements after which every array is at a multiple of 64 bytes.
+constexpr std::int64_t kPlaneAlignment = 64;
+
 bool has_scales(const kernels::UpdateFormat& format) {
   return format.exp_avg == MomentFormat::kBlock8 || format.exp_avg_sq == MomentFormat::kBlock8;
 }
@@ -83,6 +86,9 @@ class Cutter {
         std::max(block.value, kQuantBlock * staged_bytes_per_element(format));
     const std::int64_t elements = (chunk_bytes.value - kPadding) * kQuantBlock / largest;
     const std::int64_t alignment = cut_alignment(format);
+    // Whole cache lines of every array: only a parameter's last chunk is padded.
+    if (elements >= 2 * kPlaneAlignment && alignment < kPlaneAlignment)
+      return elements / kPlaneAlignment * kPlaneAlignment;
     if (elements < 2 * alignment)
       throw ConfigError(fmt::format(
           "chunk_bytes: {} holds only {} elements' states; use at least {}", to_string(chunk_bytes),

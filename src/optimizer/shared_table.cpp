@@ -32,4 +32,11 @@ const std::byte* SharedTable::publish(device::Stream& stream) {
   return mirror_.data();
 }
 
+void wait_ignoring_errors(const device::Event& event) noexcept {
+  try {
+    event.synchronize();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): see the header
+  }
+}
+
 }  // namespace spillway::optimizer

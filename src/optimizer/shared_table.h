@@ -47,6 +47,10 @@ class SharedTable {
   std::size_t current_ = 0;
 };
 
+/// For destructors: memory that work under way uses must not go before it. What failed was thrown
+/// where somebody waited for the result.
+void wait_ignoring_errors(const device::Event& event) noexcept;
+
 /// A part of a table as an array; `offset` is in bytes.
 template <typename T>
 [[nodiscard]] std::span<T> array_at(std::span<std::byte> bytes, Bytes offset, std::size_t count) {

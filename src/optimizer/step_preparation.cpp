@@ -78,6 +78,10 @@ StepPreparation::StepPreparation(device::Device& device, DeviceKernels& device_k
       .synchronize();
 }
 
+StepPreparation::~StepPreparation() {
+  for (const Result& result : ring_) wait_ignoring_errors(result.known);
+}
+
 StepOutcome* StepPreparation::device_outcome() const {
   return reinterpret_cast<StepOutcome*>(device_memory_.data());
 }

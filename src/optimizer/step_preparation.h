@@ -23,6 +23,10 @@ class StepPreparation {
  public:
   StepPreparation(device::Device& device, DeviceKernels& device_kernels,
                   const ParameterSet& parameters, const OptimizerOptions& options);
+  /// Waits for the copies that write its memory.
+  ~StepPreparation();
+  StepPreparation(const StepPreparation&) = delete;
+  StepPreparation& operator=(const StepPreparation&) = delete;
 
   /// The scalars as the host sees them; valid once `known` is done, until the next but one step.
   struct HostScalars {
