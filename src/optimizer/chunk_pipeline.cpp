@@ -268,23 +268,35 @@ bool ChunkPipeline::advance() {
   progressed |= write_states_back();
   progressed |= update_on_device();
   progressed |= fetch_states();
+  if (step_ && !ready_at_ && step_->ready.done()) ready_at_ = std::chrono::steady_clock::now();
+  if (is_at_rest()) observe_step();
   return progressed;
 }
 
 void ChunkPipeline::take_step(const Step& step) {
+  // States still on their way out delay this step: they have taken until now.
+  if (timing_ && ready_at_ && !written_.empty()) timing_->stream_seconds = seconds_since_ready();
+  observe_step();
   step_ = step;
   num_published_ = 0;
-  timing_ = {};
+  timing_ = StepTiming{};
+  ready_at_.reset();
   assign();
 }
 
-/// The step's last chunk has come to rest.
+double ChunkPipeline::seconds_since_ready() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - *ready_at_).count();
+}
+
 void ChunkPipeline::observe_step() {
-  const std::int64_t total = timing_.host_elements + timing_.streamed_elements;
-  if (total == 0) return;
-  balancer_.observe(timing_);
+  if (!timing_) return;
+  balancer_.observe(*timing_);
+  const auto host = static_cast<double>(timing_->host_elements);
+  const auto total = host + static_cast<double>(timing_->streamed_elements);
+  timing_.reset();
+  if (total == 0.0) return;
   const std::scoped_lock lock(mutex_);
-  host_share_ = static_cast<double>(timing_.host_elements) / static_cast<double>(total);
+  host_share_ = host / total;
 }
 
 bool ChunkPipeline::has_gradient(const StateBlock& block) const {
@@ -309,10 +321,10 @@ void ChunkPipeline::assign() {
     Load load{.chunk = index};
     if (2.0 * owed_to_host >= size) {
       owed_to_host -= size;
-      timing_.host_elements += block.num_elements;
+      timing_->host_elements += block.num_elements;
       waiting_for_host_.push_back(std::move(load));
     } else {
-      timing_.streamed_elements += block.num_elements;
+      timing_->streamed_elements += block.num_elements;
       waiting_to_stream_.push_back(std::move(load));
     }
   }
@@ -395,6 +407,8 @@ bool ChunkPipeline::retire_written() {
   while (!written_.empty() && written_.front().event.done()) {
     Load load = take_front(written_);
     finish(load);
+    if (ready_at_ && timing_->streamed_elements > 0)
+      timing_->stream_seconds = seconds_since_ready();
     progressed = true;
   }
   return progressed;
@@ -513,6 +527,7 @@ bool ChunkPipeline::retire_returned() {
   while (!returned_.empty() && returned_.front().event.done()) {
     Load load = take_front(returned_);
     finish(load);
+    if (ready_at_ && timing_->host_elements > 0) timing_->host_seconds = seconds_since_ready();
     progressed = true;
   }
   return progressed;

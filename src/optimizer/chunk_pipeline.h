@@ -28,6 +28,7 @@
 // busy until its states in host memory are complete again; it starts its next step only then.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -155,6 +156,7 @@ class ChunkPipeline {
   void publish(int chunk, Publisher by, device::Event event);
   void finish(Load& load);
   void observe_step();
+  [[nodiscard]] double seconds_since_ready() const;
 
   // Callers.
   void order_after(device::Stream& stream, std::span<const int> chunks);
@@ -186,7 +188,8 @@ class ChunkPipeline {
 
   // The feeder's own.
   Balancer balancer_;
-  StepTiming timing_;
+  std::optional<StepTiming> timing_;  // of the step in work
+  std::optional<std::chrono::steady_clock::time_point> ready_at_;
   std::optional<Step> step_;
   std::vector<DeviceSlot> slots_;
   std::vector<HostStage> stages_;
