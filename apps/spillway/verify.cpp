@@ -6,24 +6,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <memory>
-#include <sstream>
 
-#include "child_process.h"
 #include "command.h"
 #include "config_options.h"
 #include "scratch_folder.h"
 #include "spillway/config/environment.h"
 #include "spillway/config/validate.h"
-#include "spillway/config/yaml.h"
 #include "spillway/core/error.h"
 #include "spillway/report/console.h"
-#include "spillway/report/progress_bar.h"
 #include "training/loop/interrupt.h"
 #include "training/loop/options.h"
 #include "training/verify/criteria.h"
+#include "training_child.h"
 
 namespace spillway::cli {
 namespace {
@@ -45,40 +41,6 @@ ConfigContainer without_offloading(ConfigContainer config) {
   config.optimizer.optimizer_cpu_offload = false;
   config.optimizer.optimizer_offload_fraction = 0.0;
   return config;
-}
-
-std::string read_text(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-/// One training, its progress on `console` under `name`.
-VerifiedRun run_training(ConfigContainer config, const std::string& name,
-                         const std::filesystem::path& folder, report::Console& console) {
-  const auto path = [&](const char* ending) { return folder / (name + ending); };
-  const std::int64_t total = config.train.train_iters.value();
-  config.logger.metrics_file = path(".jsonl").string();
-  std::ofstream(path(".yaml")) << config::to_yaml(config);
-  const auto poll = [&] {
-    const auto done = static_cast<std::int64_t>(report::read_metrics(path(".jsonl")).size());
-    const report::Progress progress{.done = done, .total = total, .note = name + " offloading"};
-    console.status(render_progress(progress, console.terminal().width - 1));
-    return !training::Interrupt::requested();
-  };
-  console.line(fmt::format("running {} offloading, {} iterations", name, total));
-  VerifiedRun run;
-  run.status = run_child(config::this_executable(),
-                         {"train", "--config", path(".yaml").string(), "--summary",
-                          path(".json").string(), "--no-advice"},
-                         path(".out"), path(".err"), poll);
-  console.clear_status();
-  run.errors = read_text(path(".err"));
-  run.iterations = report::read_metrics(path(".jsonl"));
-  if (run.status == kSuccess) {
-    run.summary = training::summary_from_json(read_text(path(".json")));
-  }
-  return run;
 }
 
 void print_verdict(const std::vector<Criterion>& criteria, const VerifiedRun& without,
@@ -132,9 +94,11 @@ int verify(const VerifyOptions& options) {
   report::Console console(out, report::detect_terminal(::fileno(out)));
   const training::Interrupt interrupt;
   const ScratchFolder folder("spillway_verify");
-  const auto without = run_training(without_offloading(*config), "without", folder.path(), console);
+  const auto without = run_training(without_offloading(*config), "without",
+                                    "running without offloading", folder.path(), console);
   if (training::Interrupt::requested()) return kInterrupted;
-  const auto with = run_training(*config, "with", folder.path(), console);
+  const auto with =
+      run_training(*config, "with", "running with offloading", folder.path(), console);
   if (training::Interrupt::requested()) return kInterrupted;
   std::vector<Criterion> criteria{{"validation passes", true, "no rule is violated"}};
   const auto judged = judge(without, with, request_of(options, *config));
