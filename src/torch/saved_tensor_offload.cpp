@@ -73,53 +73,141 @@ activation::SavedStorage saved_storage(const at::Tensor& tensor, const Version& 
           .revive = std::move(revive)};
 }
 
-/// What autograd keeps instead of a tensor: the tensor itself, or a ticket and a view's geometry.
-class SavedTensor final : public ::torch::autograd::SavedVariableHooks {
- public:
-  explicit SavedTensor(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+/// Where a tensor lies in its storage.
+struct Geometry {
+  explicit Geometry(const at::Tensor& tensor)
+      : options(tensor.options()),
+        sizes(tensor.sizes().vec()),
+        strides(tensor.strides().vec()),
+        offset(tensor.storage_offset()) {}
 
-  void call_pack_hook(const at::Tensor& tensor) override {
-    version_.emplace(tensor);
-    if (!shared_->offloader->offloading() || !is_offered(tensor, *shared_)) {
+  [[nodiscard]] at::Tensor in(const c10::Storage& storage) const {
+    return at::empty({0}, options).set_(storage, offset, sizes, strides);
+  }
+
+  at::TensorOptions options;
+  std::vector<std::int64_t> sizes, strides;
+  std::int64_t offset;
+};
+
+/// A tensor that is saved while the offload (or none) has a layer open: itself, or a ticket.
+class Saved {
+ public:
+  Saved(const at::Tensor& tensor, std::shared_ptr<Shared> shared)
+      : shared_(std::move(shared)), version_(tensor) {
+    if (!shared_ || !shared_->offloader->offloading() || !is_offered(tensor, *shared_)) {
       kept_ = tensor.detach();
       return;
     }
-    ticket_ = shared_->offloader->offload(saved_storage(tensor, *version_));
-    options_ = tensor.options();
-    sizes_ = tensor.sizes().vec();
-    strides_ = tensor.strides().vec();
-    offset_ = tensor.storage_offset();
+    ticket_ = shared_->offloader->offload(saved_storage(tensor, version_));
+    geometry_.emplace(tensor);
   }
 
-  at::Tensor call_unpack_hook() override {
-    TORCH_CHECK(version_->unchanged(),
+  [[nodiscard]] at::Tensor tensor() const {
+    TORCH_CHECK(version_.unchanged(),
                 "a tensor that backward needs was modified by an in-place operation after it was "
                 "saved");
-    return ticket_ ? reloaded() : kept_;
+    return ticket_ ? geometry_->in(reloaded()) : kept_;
   }
 
  private:
-  [[nodiscard]] at::Tensor reloaded() const {
+  [[nodiscard]] c10::Storage reloaded() const {
     auto storage = std::make_unique<activation::SavedStorage>(shared_->offloader->fetch(ticket_));
     std::byte* data = storage->data;
     const std::int64_t size = storage->bytes.value;
-    const at::Tensor bytes =
-        at::for_blob(data, {size})
-            .context(storage.release(),
-                     [](void* held) { delete static_cast<activation::SavedStorage*>(held); })
-            .options(options_.dtype(at::kByte))
-            .target_device(options_.device())
-            .make_tensor();
-    return at::empty({0}, options_).set_(bytes.storage(), offset_, sizes_, strides_);
+    return at::for_blob(data, {size})
+        .context(storage.release(),
+                 [](void* held) { delete static_cast<activation::SavedStorage*>(held); })
+        .options(geometry_->options.dtype(at::kByte))
+        .target_device(geometry_->options.device())
+        .make_tensor()
+        .storage();
   }
 
   std::shared_ptr<Shared> shared_;
-  std::optional<Version> version_;
+  std::optional<Geometry> geometry_;
+  Version version_;
   at::Tensor kept_;
   std::shared_ptr<activation::Ticket> ticket_;
-  at::TensorOptions options_;
-  std::vector<std::int64_t> sizes_, strides_;
-  std::int64_t offset_ = 0;
+};
+
+using Rebuild = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
+
+/// How to compute a tensor again; shared by all that was saved of it.
+class Recipe {
+ public:
+  Recipe(const at::Tensor& result, Rebuild rebuild, const std::vector<at::Tensor>& inputs)
+      : storage_(result.storage().getWeakStorageImpl()),
+        address_(storage_of(result)),
+        rebuild_(std::move(rebuild)) {
+    for (const at::Tensor& input : inputs) inputs_.emplace_back(input, active);
+  }
+
+  [[nodiscard]] bool expired() const { return storage_.expired(); }
+  [[nodiscard]] bool describes(const at::Tensor& tensor) const {
+    return tensor.has_storage() && storage_of(tensor) == address_ && !expired();
+  }
+
+  void add_user() { ++num_users_; }
+
+  /// The whole result, computed for the first of its users and dropped after the last.
+  [[nodiscard]] at::Tensor result() {
+    if (!result_.defined()) {
+      const at::NoGradGuard no_grad;
+      std::vector<at::Tensor> inputs;
+      for (const Saved& input : inputs_) inputs.push_back(input.tensor());
+      result_ = rebuild_(inputs);
+    }
+    at::Tensor result = result_;
+    if (++num_served_ % num_users_ == 0) result_.reset();
+    return result;
+  }
+
+ private:
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage_;
+  const c10::StorageImpl* address_;
+  Rebuild rebuild_;
+  std::vector<Saved> inputs_;
+  at::Tensor result_;
+  int num_users_ = 0;
+  int num_served_ = 0;
+};
+
+/// Of the tensors that the calling thread's forward has at hand now.
+thread_local std::vector<std::shared_ptr<Recipe>> recipes;
+
+std::shared_ptr<Recipe> recipe_for(const at::Tensor& tensor) {
+  for (const auto& recipe : recipes)
+    if (recipe->describes(tensor)) return recipe;
+  return nullptr;
+}
+
+/// What autograd keeps instead of a tensor.
+class SavedTensor final : public ::torch::autograd::SavedVariableHooks {
+ public:
+  void call_pack_hook(const at::Tensor& tensor) override {
+    recipe_ = recipe_for(tensor);
+    if (!recipe_) {
+      saved_.emplace(tensor, active);
+      return;
+    }
+    recipe_->add_user();
+    geometry_.emplace(tensor);
+    version_.emplace(tensor);
+  }
+
+  at::Tensor call_unpack_hook() override {
+    if (!recipe_) return saved_->tensor();
+    TORCH_CHECK(version_->unchanged(),
+                "a tensor that backward computes anew was modified by an in-place operation");
+    return geometry_->in(recipe_->result().storage());
+  }
+
+ private:
+  std::optional<Saved> saved_;
+  std::shared_ptr<Recipe> recipe_;
+  std::optional<Geometry> geometry_;
+  std::optional<Version> version_;
 };
 
 /// libtorch asks its engine for the hooks of each tensor that it saves.
@@ -127,7 +215,8 @@ class HookEngine final : public Engine {
  public:
   std::unique_ptr<::torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks()
       override {
-    return active ? std::make_unique<SavedTensor>(active) : nullptr;
+    std::erase_if(recipes, [](const auto& recipe) { return recipe->expired(); });
+    return active || !recipes.empty() ? std::make_unique<SavedTensor>() : nullptr;
   }
 
   static Engine& instance() {
@@ -213,6 +302,17 @@ at::Tensor LayerScope::leave(const at::Tensor& hidden) {
       Engine::get_default_engine().queue_callback(
           [shared, mb, l] { shared->offloader->end_backward(mb, l); });
   });
+}
+
+at::Tensor saved_as_recipe(const at::Tensor& result, Rebuild rebuild,
+                           const std::vector<at::Tensor>& inputs) {
+  TORCH_CHECK(result.is_contiguous() && result.storage_offset() == 0,
+              "only a contiguous result can be saved as its recipe");
+  if (!at::GradMode::is_enabled()) return result;
+  install_hook_engine();
+  std::erase_if(recipes, [](const auto& recipe) { return recipe->expired(); });
+  recipes.push_back(std::make_shared<Recipe>(result, std::move(rebuild), inputs));
+  return result;
 }
 
 at::Tensor on_backward(const at::Tensor& x, std::function<void()> passed) {

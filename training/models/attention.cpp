@@ -165,7 +165,8 @@ class AttentionBlock final : public Block {
   }
 
   at::Tensor forward(const at::Tensor& hidden, std::vector<at::Tensor>&) const override {
-    const at::Tensor x = rms_norm(hidden, input_norm_, shape_.norm_epsilon);
+    const auto norm = shape_.recompute_norms ? rebuilt_rms_norm : rms_norm;
+    const at::Tensor x = norm(hidden, input_norm_, shape_.norm_epsilon);
     const at::Tensor q = rotary_->apply(normed(heads_of(at::linear(x, q_)), q_norm_));
     const at::Tensor k = rotary_->apply(normed(heads_of(at::linear(x, k_)), k_norm_));
     const at::Tensor v = heads_of(at::linear(x, v_));

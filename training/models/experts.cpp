@@ -149,7 +149,8 @@ class DenseBlock final : public Block {
   }
 
   at::Tensor forward(const at::Tensor& hidden, std::vector<at::Tensor>&) const override {
-    const at::Tensor x = rms_norm(hidden, norm_, shape_.norm_epsilon);
+    const auto norm = shape_.recompute_norms ? rebuilt_rms_norm : rms_norm;
+    const at::Tensor x = norm(hidden, norm_, shape_.norm_epsilon);
     const auto inner = [this](const tensor_list& in) {
       return tensor_list{
           at::linear(swiglu(at::linear(in[0], gate_), at::linear(in[0], up_)), down_)};
@@ -186,7 +187,8 @@ class ExpertBlock final : public Block {
   }
 
   at::Tensor forward(const at::Tensor& hidden, std::vector<at::Tensor>& auxiliary) const override {
-    const at::Tensor x = rms_norm(hidden, norm_, shape_.norm_epsilon).view({-1, shape_.hidden});
+    const auto norm = shape_.recompute_norms ? rebuilt_rms_norm : rms_norm;
+    const at::Tensor x = norm(hidden, norm_, shape_.norm_epsilon).view({-1, shape_.hidden});
     const auto inner = [this](const tensor_list& in) { return mixture(in[0]); };
     const tensor_list out = shape_.recompute_mlp ? recompute(inner, {x}) : inner({x});
     if (out.size() > 1) auxiliary.push_back(out[1]);
@@ -204,7 +206,8 @@ class ExpertBlock final : public Block {
         gather_rows(weights.to(x.scalar_type()).reshape({-1}), routing.slots, 1, routing.sorted, 1);
     const at::Tensor rows =
         gather_rows(x, routing.tokens, 1, routing.sorted, shape_.experts_per_token);
-    const at::Tensor inner = scaled_swiglu(grouped_linear(rows, gate_up_, routing.ends), scale);
+    const auto activation = shape_.recompute_activations ? rebuilt_scaled_swiglu : scaled_swiglu;
+    const at::Tensor inner = activation(grouped_linear(rows, gate_up_, routing.ends), scale);
     const at::Tensor y = gather_rows(grouped_linear(inner, down_, routing.ends), routing.sorted,
                                      shape_.experts_per_token, routing.tokens, 1);
     if (shape_.auxiliary_coefficient == 0.0) return {y};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spillway/torch/compat.h"
+#include "spillway/torch/saved_tensor_offload.h"
 
 namespace spillway::training {
 namespace {
@@ -233,6 +234,11 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
                                               : RmsNorm::apply(x, weight, eps);
 }
 
+at::Tensor rebuilt_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  const auto rebuild = [eps](const tensor_list& in) { return rms_norm(in[0], in[1], eps); };
+  return torch::saved_as_recipe(rms_norm(x, weight, eps), rebuild, {x, weight});
+}
+
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine) {
   return Rotate::apply(x, cosine, sine);
 }
@@ -241,6 +247,11 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return Swiglu:
 
 at::Tensor scaled_swiglu(const at::Tensor& gate_up, const at::Tensor& scale) {
   return ScaledSwiglu::apply(gate_up, scale);
+}
+
+at::Tensor rebuilt_scaled_swiglu(const at::Tensor& gate_up, const at::Tensor& scale) {
+  const auto rebuild = [](const tensor_list& in) { return scaled_swiglu(in[0], in[1]); };
+  return torch::saved_as_recipe(scaled_swiglu(gate_up, scale), rebuild, {gate_up, scale});
 }
 
 at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,

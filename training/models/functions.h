@@ -17,6 +17,10 @@ namespace spillway::training {
 /// x (..., n), weight (n).
 [[nodiscard]] at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
+/// The same for a result that the operators after it save: backward has it from the norm's input.
+[[nodiscard]] at::Tensor rebuilt_rms_norm(const at::Tensor& x, const at::Tensor& weight,
+                                          double eps);
+
 /// Rotates each pair (x[i], x[i + n/2]) of the last dimension by its position's angle. Su et al.
 /// 2021, "RoFormer", in the half-split layout of Llama and Qwen. x (batch, seq, heads, n);
 /// cosine, sine (seq, 1, n/2) of x's type.
@@ -28,6 +32,9 @@ namespace spillway::training {
 
 /// The same for gate and up side by side (rows, 2 n), each row times `scale` (rows): (rows, n).
 [[nodiscard]] at::Tensor scaled_swiglu(const at::Tensor& gate_up, const at::Tensor& scale);
+
+/// The same for a result that the operators after it save: backward has it from gate and up.
+[[nodiscard]] at::Tensor rebuilt_scaled_swiglu(const at::Tensor& gate_up, const at::Tensor& scale);
 
 /// Mean cross-entropy of softmax(hidden weight^T) against `labels`, fp32 scalar; negative labels do
 /// not count, and with none that counts the loss is 0. hidden (n, h), weight (vocab, h), labels (n)

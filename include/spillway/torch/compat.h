@@ -87,6 +87,14 @@ inline at::Tensor grouped_mm(const at::Tensor& a, const at::Tensor& b, const at:
 #endif
 }
 
+/// libtorch 2.x fills every new tensor in deterministic mode, for programs that read what nobody
+/// wrote. Ours do not.
+inline void leave_new_tensors_unfilled() {
+#if SPILLWAY_TORCH_2
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+#endif
+}
+
 /// Brings up libtorch's CUDA side; its caching allocator does not work before that.
 inline void init_cuda() {
 #if SPILLWAY_TORCH_2

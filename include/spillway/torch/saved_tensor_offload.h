@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "spillway/activation/activation_offloader.h"
 
@@ -66,6 +67,14 @@ class LayerScope {
   int layer_;
   bool input_has_gradient_ = false;
 };
+
+/// `result`, which is contiguous and was computed as rebuild(inputs). What autograd saves of it
+/// from now on in this thread is not kept: backward computes it anew, once, from the inputs, which
+/// are saved like any other tensor. `rebuild` gives the same bits each time. Worth it for what is
+/// cheap to compute from something that is saved anyway.
+[[nodiscard]] at::Tensor saved_as_recipe(
+    const at::Tensor& result, std::function<at::Tensor(const std::vector<at::Tensor>&)> rebuild,
+    const std::vector<at::Tensor>& inputs);
 
 /// `x` itself as a new tensor; `passed` is called each time a gradient goes through it in backward,
 /// after everything computed from the result has been. `x` needs no gradient: as it is.

@@ -113,7 +113,8 @@ TEST_P(EveryFamily, RecomputeChangesNoBitAndKeepsLess) {
         config.recompute_num_layers = layers;
       });
   const bool experts = model_config().num_moe_experts.has_value();
-  std::vector<std::string> modules{"core_attn", experts ? "moe" : "mlp"};
+  std::vector<std::string> modules{"core_attn", "layernorm", experts ? "moe" : "mlp"};
+  if (experts) modules.emplace_back("moe_act");
   for (const std::string& module : modules)
     expect_same_with_less(module.c_str(), [&](config::ModelConfig& config) {
       config.recompute_granularity = "selective";
