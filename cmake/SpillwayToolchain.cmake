@@ -13,6 +13,10 @@ if(SPILLWAY_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${SPILLWAY_CCACHE}")
 endif()
 
+# The C++ library first: PyTorch's libtorch exports parts of std::filesystem of its own, one of which calls a
+# null pointer, and what stands first on the link line is found first at run time.
+link_libraries(stdc++)
+
 if(SPILLWAY_SANITIZER)
   add_compile_options("-fsanitize=${SPILLWAY_SANITIZER}" -fno-omit-frame-pointer)
   add_link_options("-fsanitize=${SPILLWAY_SANITIZER}")

@@ -59,8 +59,10 @@ std::string command_of(const SweepOptions& options) {
 
 int sweep(const SweepOptions& options) {
   const auto world = config::read_world(config::process_environment());
-  const auto config = options.config->resolve(world.size);
+  auto config = options.config->resolve(world.size);
   if (!config) return kUsage;
+  // Losses can be compared bit for bit only between runs that have the same bits when repeated.
+  config->model.deterministic_mode = true;
   const auto points =
       training::sweep_points(options.fractions, overlaps_of(options.overlap), options.updates);
   report::Console console(stdout, report::detect_terminal(::fileno(stdout)));

@@ -34,6 +34,12 @@ struct VerifyOptions {
   bool json = false;
 };
 
+// Two runs can have the same bits only if each has the same bits when it is repeated.
+ConfigContainer deterministic(ConfigContainer config) {
+  config.model.deterministic_mode = true;
+  return config;
+}
+
 ConfigContainer without_offloading(ConfigContainer config) {
   config.model.cpu_offloading = false;
   config.model.cpu_offloading_num_layers = 0;
@@ -72,7 +78,7 @@ std::optional<ConfigContainer> verifiable_config(const VerifyOptions& options) {
         "optimizer.optimizer_cpu_offload=True optimizer.optimizer_offload_fraction=1.0, or "
         "model.cpu_offloading=True model.cpu_offloading_num_layers=N");
   }
-  return config;
+  return deterministic(*config);
 }
 
 training::VerifyRequest request_of(const VerifyOptions& options, const ConfigContainer& config) {
@@ -113,8 +119,9 @@ int verify(const VerifyOptions& options) {
 }  // namespace
 
 void add_verify(CLI::App& app, int& status) {
-  auto* command = app.add_subcommand(
-      "verify", "Run the same training without and with offloading, and judge the difference");
+  auto* command = app.add_subcommand("verify",
+                                     "Run the same training without and with offloading, both with "
+                                     "model.deterministic_mode, and judge the difference");
   auto options = std::make_shared<VerifyOptions>();
   options->config = ConfigOptions::add_to(*command);
   command
