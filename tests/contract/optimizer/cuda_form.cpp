@@ -1,5 +1,6 @@
 // The CUDA kernels over copies of the test's arrays, guard bytes included.
 #include <deque>
+#include <memory>
 
 #include "contract/optimizer/kernel_form.h"
 #include "optimizer/kernels/cuda/kernels.h"
@@ -8,9 +9,15 @@
 namespace spillway::optimizer::kernels {
 namespace {
 
+std::shared_ptr<device::Device> open_cuda() {
+  device::DeviceOptions options;
+  options.kind = device::DeviceOptions::Choice::kCuda;
+  return device::open_device(options);
+}
+
 class CudaForm : public KernelForm {
  public:
-  CudaForm() : device_(device::open_device({.kind = device::DeviceOptions::Choice::kCuda})) {}
+  CudaForm() : device_(open_cuda()) {}
 
   void update(const UpdateFormat& format, std::span<ItemArrays> arrays,
               std::span<const StepScalars> scalars) override {
