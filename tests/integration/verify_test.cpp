@@ -64,7 +64,7 @@ TEST(Verify, ABadConfigurationFailsTheFirstCriterion) {
 
 TEST(Verify, ARunThatLacksMemoryFailsTheSecondCriterion) {
   auto words = kOffloadAll;
-  words.emplace_back("device.memory_limit=3MB");
+  words.emplace_back("device.memory_limit=1600000");
   const auto result = verify("qwen3_tiny_pretrain_config", words);
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.output, HasSubstr("FAIL  no out-of-memory or communication error: the run "
