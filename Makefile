@@ -7,7 +7,8 @@ BUILD = build/$(PRESET)
 
 help:
 	@echo "make demo      train a small mixture of experts with and without offloading, and compare"
-	@echo "make test      build and run every test, then the core once more under the sanitizers"
+	@echo "make test      build and run every test"
+	@echo "make sanitize  build and test the core under ThreadSanitizer, then AddressSanitizer"
 	@echo "make build     leave the command line at build/release/spillway"
 	@echo "make lint      formatting, lint, and the direction of includes"
 	@echo "make format    format the sources in place"
@@ -15,7 +16,7 @@ help:
 demo: build
 	scripts/demo.sh $(BUILD)/spillway
 
-test: check-release sanitize
+test: check-release
 
 build: $(BUILD)/build.ninja
 	cmake --build --preset $(PRESET) -j $(JOBS)
