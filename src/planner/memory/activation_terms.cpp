@@ -45,13 +45,12 @@ void add_full_recompute(const ModelOnRanks& model, StageMemory& stage, std::int6
        fmt::format("{} rebuilt {} at work in backward", group, group == 1 ? "layer" : "layers")});
 }
 
-/// What of a layer leaves the device when whole layers are offloaded.
-std::int64_t movable(const ModelOnRanks& model, const std::vector<SavedTensor>& tensors) {
+/// What of a layer is large enough to leave the device.
+std::vector<SavedTensor> movable(const ModelOnRanks& model, std::vector<SavedTensor> tensors) {
   const std::int64_t floor =
       model.config.model.min_offloaded_tensor_size * element_bytes(model.config);
-  std::int64_t bytes = 0;
-  for (const auto& tensor : tensors) bytes += tensor.bytes >= floor ? tensor.bytes : 0;
-  return bytes;
+  std::erase_if(tensors, [&](const auto& tensor) { return tensor.bytes < floor; });
+  return tensors;
 }
 
 void add_layer_offloading(const ModelOnRanks& model, StageMemory& stage,
@@ -59,17 +58,22 @@ void add_layer_offloading(const ModelOnRanks& model, StageMemory& stage,
   const auto& m = model.config.model;
   if (!config::activation_offloading_in_force(m) || !m.cpu_offloading_activations) return;
   const std::int64_t layers = std::min(m.cpu_offloading_num_layers, stage.num_layers);
-  const std::int64_t each = movable(model, kept);
+  const auto moved = movable(model, kept);
+  const std::int64_t each = sum(moved).value;
   traffic.activations_out = Bytes(layers * each);
   // Forward: a layer's memory is free once its copy is done, which is while the next one computes.
   // Backward starts at the last layers, so what was moved is still away at its peak.
   const std::int64_t in_transit = std::min<std::int64_t>(1, layers);
-  PhaseBytes bytes;
-  bytes.forward = Bytes(-(layers - in_transit) * each);
-  bytes.backward = Bytes(-layers * each);
-  stage.terms.push_back(
-      {Category::kActivations, bytes,
-       fmt::format("{} layers moved to host memory x {}", layers, to_string(Bytes(each)))});
+  for (const auto category : {Category::kActivations, Category::kExperts}) {
+    const std::int64_t part = bytes_of(moved, category);
+    if (part == 0) continue;
+    PhaseBytes bytes;
+    bytes.forward = Bytes(-(layers - in_transit) * part);
+    bytes.backward = Bytes(-layers * part);
+    stage.terms.push_back(
+        {category, bytes,
+         fmt::format("{} layers moved to host memory x {}", layers, to_string(Bytes(part)))});
+  }
   const std::int64_t buffers =
       std::min<std::int64_t>(m.cpu_offloading_double_buffering ? 2 : 1, layers);
   PhaseBytes reload;
@@ -93,8 +97,8 @@ void add_module_offloading(const ModelOnRanks& model, StageMemory& stage, std::i
   for (const auto& tensor : kept) {
     if (offloaded_module(tensor, m.offload_modules)) chosen.push_back(tensor);
   }
-  const auto each = static_cast<std::int64_t>(m.activation_offload_fraction *
-                                              static_cast<double>(movable(model, chosen)));
+  const auto each = static_cast<std::int64_t>(
+      m.activation_offload_fraction * static_cast<double>(sum(movable(model, chosen)).value));
   const std::int64_t moved = std::max<std::int64_t>(0, layers - 1);
   stage.terms.push_back(
       {Category::kActivations, while_computing(-moved * each),
