@@ -23,10 +23,6 @@ constexpr Category kCategories[] = {
 
 std::string gigabytes(Bytes bytes) { return fmt::format("{:.2f}", bytes.gigabytes()); }
 
-Bytes at_peak(const planner::PhaseBytes& bytes, std::string_view phase) {
-  return phase == "forward" ? bytes.forward : phase == "backward" ? bytes.backward : bytes.step;
-}
-
 /// Candidates that have an estimate, with their place in the plan.
 std::vector<std::pair<std::size_t, const Candidate*>> estimated(const Plan& plan) {
   std::vector<std::pair<std::size_t, const Candidate*>> out;
@@ -68,7 +64,7 @@ Rows memory_rows(const PlanRequest& request, const Plan& plan) {
   for (const auto category : kCategories) {
     const auto bytes = [&](const Candidate& candidate) {
       const auto& stage = candidate.memory.fullest_stage();
-      return at_peak(stage.total(category), stage.peak_phase());
+      return stage.total(category).at(stage.peak_phase());
     };
     const bool anywhere = std::ranges::any_of(
         shown, [&](const auto& entry) { return bytes(*entry.second) != Bytes(); });
@@ -182,7 +178,7 @@ report::HtmlReport plan_page(const PlanRequest& request, const Plan& plan) {
     report::Series series{std::string(name_of(category)), {}, {}};
     for (const auto& [index, candidate] : estimated(plan)) {
       const auto& stage = candidate->memory.fullest_stage();
-      series.y.push_back(at_peak(stage.total(category), stage.peak_phase()).gigabytes());
+      series.y.push_back(stage.total(category).at(stage.peak_phase()).gigabytes());
     }
     plot.series.push_back(std::move(series));
   }

@@ -33,12 +33,15 @@ enum class Category : unsigned char {
 };
 [[nodiscard]] std::string_view name_of(Category category);
 
-/// Bytes while each of the three phases peaks.
+/// Bytes at the four times at which memory peaks.
 struct PhaseBytes {
   Bytes forward;   ///< end of the last forward in flight, loss included
-  Bytes backward;  ///< first layer of the first backward
-  Bytes step;      ///< optimizer step
+  Bytes backward;  ///< start of a backward, when all activations are still there
+  Bytes finish;    ///< end of the last backward, when all gradients are there
+  Bytes step;      ///< optimizer step, and between iterations
   [[nodiscard]] Bytes peak() const;
+  /// By the name that StageMemory::peak_phase() gives.
+  [[nodiscard]] Bytes at(std::string_view phase) const;
   PhaseBytes& operator+=(const PhaseBytes& other);
 };
 
@@ -59,7 +62,7 @@ struct StageMemory {
 
   [[nodiscard]] PhaseBytes total() const;
   [[nodiscard]] PhaseBytes total(Category category) const;
-  /// "forward", "backward" or "step": where the peak is.
+  /// "forward", "backward", "finish" or "step": where the peak is.
   [[nodiscard]] std::string_view peak_phase() const;
 };
 

@@ -37,18 +37,29 @@ std::vector<std::string> assumptions_of(const config::ConfigContainer& config) {
 
 }  // namespace
 
-Bytes PhaseBytes::peak() const { return std::max({forward, backward, step}); }
+Bytes PhaseBytes::peak() const { return std::max({forward, backward, finish, step}); }
 
 PhaseBytes& PhaseBytes::operator+=(const PhaseBytes& other) {
   forward += other.forward;
   backward += other.backward;
+  finish += other.finish;
   step += other.step;
   return *this;
 }
 
-PhaseBytes always(std::int64_t bytes) { return {Bytes(bytes), Bytes(bytes), Bytes(bytes)}; }
+Bytes PhaseBytes::at(std::string_view phase) const {
+  if (phase == "forward") return forward;
+  if (phase == "backward") return backward;
+  return phase == "finish" ? finish : step;
+}
 
-PhaseBytes while_computing(std::int64_t bytes) { return {Bytes(bytes), Bytes(bytes), Bytes()}; }
+PhaseBytes always(std::int64_t bytes) {
+  return {Bytes(bytes), Bytes(bytes), Bytes(bytes), Bytes(bytes)};
+}
+
+PhaseBytes while_computing(std::int64_t bytes) {
+  return {Bytes(bytes), Bytes(bytes), Bytes(), Bytes()};
+}
 
 std::string count_text(std::int64_t count) {
   if (count < 10'000) return std::to_string(count);
@@ -100,8 +111,10 @@ PhaseBytes StageMemory::total(Category category) const {
 std::string_view StageMemory::peak_phase() const {
   const auto bytes = total();
   const auto peak = bytes.peak();
-  if (peak == bytes.backward) return "backward";
-  return peak == bytes.forward ? "forward" : "step";
+  for (const std::string_view phase : {"backward", "forward", "finish"}) {
+    if (bytes.at(phase) == peak) return phase;
+  }
+  return "step";
 }
 
 Bytes MemoryEstimate::device_resident() const { return fullest_stage().total().step; }
@@ -121,7 +134,8 @@ MemoryEstimate estimate(const config::ConfigContainer& config, const Cluster& cl
   out.model = count_parameters(config.model);
   out.ranks_per_node = std::min(cluster.num_ranks, cluster.ranks_per_node);
   out.assumptions = assumptions_of(config);
-  const ModelOnRanks model{config, out.layout, options.framework};
+  const bool own_trainer = options.framework == Framework::kSpillway && cluster.num_ranks == 1;
+  const ModelOnRanks model{config, out.layout, options.framework, own_trainer};
   Bytes most_host(-1);
   for (std::int64_t index = 0; index < out.layout.pipeline; ++index) {
     Traffic traffic;

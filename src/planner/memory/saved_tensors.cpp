@@ -9,6 +9,7 @@ namespace spillway::planner {
 namespace {
 
 constexpr std::int64_t kFloat = 4;
+constexpr std::int64_t kIndex = 8;
 
 struct Widths {
   std::int64_t element;   ///< bytes
@@ -18,6 +19,7 @@ struct Widths {
   std::int64_t query;      ///< on the rank
   std::int64_t key_value;  ///< on the rank, of one of the two
   std::int64_t heads;      ///< on the rank
+  std::int64_t groups;     ///< on the rank, of key and value heads
 };
 
 Widths widths_of(const ModelOnRanks& model) {
@@ -31,32 +33,54 @@ Widths widths_of(const ModelOnRanks& model) {
           m.hidden_size,
           m.num_attention_heads * channels / tensor,
           groups * channels / tensor,
-          std::max<std::int64_t>(1, m.num_attention_heads / tensor)};
+          std::max<std::int64_t>(1, m.num_attention_heads / tensor),
+          groups / tensor};
+}
+
+/// What a norm keeps of each row besides its input.
+void add_norm(std::string_view module, std::string_view name, std::int64_t rows, std::int64_t bytes,
+              std::vector<SavedTensor>& out) {
+  out.push_back({module, name, bytes});
+  out.push_back({module, "scales of the norm", rows * kFloat});
+}
+
+void add_scores(const ModelOnRanks& model, const Widths& w, std::vector<SavedTensor>& out) {
+  const std::int64_t scores = w.tokens * model.config.model.seq_length * w.heads;
+  out.push_back({"core_attn_scores", "attention's softmax in fp32", scores * kFloat});
+  if (w.element < kFloat) {
+    out.push_back({"core_attn_scores", "the same in the model's precision", scores * w.element});
+  }
 }
 
 void add_attention(const ModelOnRanks& model, const Widths& w, std::vector<SavedTensor>& out) {
-  const auto& m = model.config.model;
-  out.push_back({"attn_norm", "input of the attention norm", w.sequence * w.hidden * w.element});
+  const std::int64_t query = w.tokens * w.query * w.element;
+  const std::int64_t key = w.tokens * w.key_value * w.element;
+  add_norm("attn_norm", "input of the attention norm", w.sequence,
+           w.sequence * w.hidden * w.element, out);
   out.push_back({"qkv_linear", "input of the QKV projection", w.sequence * w.hidden * w.element});
-  if (m.qk_layernorm) {
-    out.push_back({"qk_norm", "queries and keys before their norm",
-                   w.tokens * (w.query + w.key_value) * w.element});
+  if (model.config.model.qk_layernorm) {
+    add_norm("qk_norm", "queries before their norm", w.tokens * w.heads, query, out);
+    add_norm("qk_norm", "keys before their norm", w.tokens * w.groups, key, out);
   }
-  out.push_back({"core_attn", "queries, keys and values",
-                 w.tokens * (w.query + 2 * w.key_value) * w.element});
+  out.push_back({"core_attn", "queries", query});
+  out.push_back({"core_attn", "keys", key});
+  out.push_back({"core_attn", "values", key});
   if (fused_attention(model.config)) {
     out.push_back({"core_attn", "row sums of attention", w.tokens * w.heads * kFloat});
   } else {
-    out.push_back(
-        {"core_attn_scores", "attention scores", w.tokens * m.seq_length * w.heads * w.element});
+    add_scores(model, w, out);
   }
-  out.push_back({"attn_proj", "input of the output projection", w.tokens * w.query * w.element});
+  if (fused_attention(model.config) && runs_on_host(model.config)) {
+    out.push_back({"core_attn", "attention's result by heads", query});
+  }
+  out.push_back({"attn_proj", "input of the output projection", query});
 }
 
 void add_dense_mlp(const ModelOnRanks& model, const Widths& w, std::vector<SavedTensor>& out) {
   const std::int64_t ffn = model.config.model.ffn_hidden_size.value_or(0) / model.layout.tensor;
   out.push_back({"mlp_input", "input of gate and up", w.sequence * w.hidden * w.element});
-  out.push_back({"mlp", "gate and up", w.tokens * 2 * ffn * w.element});
+  out.push_back({"mlp", "gate", w.tokens * ffn * w.element});
+  out.push_back({"mlp", "up", w.tokens * ffn * w.element});
   out.push_back({"mlp", "product of gate and up", w.tokens * ffn * w.element});
 }
 
@@ -74,8 +98,10 @@ void add_experts(const ModelOnRanks& model, const Widths& w, std::vector<SavedTe
                  Category::kExperts});
   out.push_back({"moe", "gate and up of the experts", copies * 2 * ffn * w.element});
   out.push_back({"moe_act", "product of gate and up of the experts", copies * ffn * w.element});
-  out.push_back({"moe", "outputs of the experts before they are weighted",
-                 copies * w.hidden * w.element, Category::kExperts});
+  // Sorting and unsorting, chosen experts, and their weights before and after normalisation.
+  out.push_back({"router", "places and weights of the chosen experts",
+                 w.sequence * m.moe_router_topk * (4 * kIndex + 2 * kFloat + 2 * w.element),
+                 Category::kExperts});
 }
 
 bool dropped(const SavedTensor& tensor, const config::StringList& modules) {
@@ -84,6 +110,7 @@ bool dropped(const SavedTensor& tensor, const config::StringList& modules) {
   };
   // A norm's output is rebuilt from its input; a module's insides from the module's input.
   if (tensor.module == "qkv_linear" || tensor.module == "mlp_input") return recomputed("layernorm");
+  // Recomputed attention keeps queries, keys and values, its inputs.
   if (tensor.module == "core_attn_scores") return recomputed("core_attn");
   if (tensor.module == "moe_act") return recomputed("moe_act") || recomputed("moe");
   if (tensor.module == "moe" || tensor.module == "expert_fc1" || tensor.module == "router") {
@@ -95,14 +122,18 @@ bool dropped(const SavedTensor& tensor, const config::StringList& modules) {
 }  // namespace
 
 bool fused_attention(const config::ConfigContainer& config) {
-  return config.model.attention_backend != "unfused" && config.device.kind != "emulated";
+  return config.model.attention_backend != "unfused";
+}
+
+bool runs_on_host(const config::ConfigContainer& config) {
+  return config.device.kind == "emulated";
 }
 
 std::vector<SavedTensor> saved_by_layer(const ModelOnRanks& model) {
   const Widths w = widths_of(model);
   std::vector<SavedTensor> out;
   add_attention(model, w, out);
-  out.push_back({"mlp_norm", "input of the MLP norm", w.sequence * w.hidden * w.element});
+  add_norm("mlp_norm", "input of the MLP norm", w.sequence, w.sequence * w.hidden * w.element, out);
   if (model.config.model.num_moe_experts) {
     add_experts(model, w, out);
   } else {

@@ -61,10 +61,17 @@ void add_weights(const ModelOnRanks& model, StageMemory& stage) {
 
 void add_gradients(const ModelOnRanks& model, StageMemory& stage) {
   const std::int64_t each = gradient_bytes(model.config);
-  stage.terms.push_back(
-      {Category::kGradients, always(stage.parameters.total() * each),
-       fmt::format("{} gradients x {} B{}", count_text(stage.parameters.total()), each,
-                   each == 4 && model.config.model.bf16 ? " (ddp.grad_reduce_in_fp32)" : "")});
+  const std::int64_t all = stage.parameters.total() * each;
+  std::string reason =
+      fmt::format("{} gradients x {} B{}", count_text(stage.parameters.total()), each,
+                  each == 4 && model.config.model.bf16 ? " (ddp.grad_reduce_in_fp32)" : "");
+  PhaseBytes bytes = always(all);
+  if (model.own_trainer && model.layout.micro_batches == 1) {
+    // A layer's gradients go just before its next forward, and come with its backward.
+    bytes.forward = bytes.backward = Bytes();
+    reason += ", released layer by layer under the next forward";
+  }
+  stage.terms.push_back({Category::kGradients, bytes, std::move(reason)});
 }
 
 void add_states(const ModelOnRanks& model, StageMemory& stage) {
@@ -93,12 +100,11 @@ void add_staging(const ModelOnRanks& model, StageMemory& stage) {
   const auto& optimizer = model.config.optimizer;
   const std::int64_t moved = offloaded_elements(model, stage);
   if (moved == 0 || model.framework != Framework::kSpillway) return;
-  if (optimizer.offload_update == "host") return;
   const std::int64_t ring = optimizer.offload_ring_slots * optimizer.offload_chunk_bytes.value;
   const std::int64_t needed = moved * state_bytes(model.config, model.framework).host;
   stage.terms.push_back(
       {Category::kStaging, always(std::min(ring, needed)),
-       fmt::format("ring of {} chunks of {} that states stream through",
+       fmt::format("ring of {} chunks of {} for states, gradients and parameters",
                    optimizer.offload_ring_slots, to_string(optimizer.offload_chunk_bytes))});
 }
 

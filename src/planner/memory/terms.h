@@ -13,6 +13,9 @@ struct ModelOnRanks {
   const config::ConfigContainer& config;
   const Layout& layout;
   Framework framework;
+  /// Spillway's own trainer on one rank; several ranks are Megatron's loop with Spillway's
+  /// optimizer.
+  bool own_trainer;
 };
 
 /// One tensor that a layer keeps for its backward.
@@ -31,6 +34,8 @@ struct SavedTensor {
 
 /// True if attention runs as one kernel that does not keep the scores.
 [[nodiscard]] bool fused_attention(const config::ConfigContainer& config);
+/// True on the emulated device, whose kernels are libtorch's for processors.
+[[nodiscard]] bool runs_on_host(const config::ConfigContainer& config);
 /// Of parameters and activations.
 [[nodiscard]] std::int64_t element_bytes(const config::ConfigContainer& config);
 
@@ -47,7 +52,7 @@ void add_communication_terms(const ModelOnRanks& model, StageMemory& stage);
 
 /// The same bytes in all phases.
 [[nodiscard]] PhaseBytes always(std::int64_t bytes);
-/// In forward and backward, not in the step.
+/// At the end of forward and the start of backward.
 [[nodiscard]] PhaseBytes while_computing(std::int64_t bytes);
 
 /// "3.62e9": numbers of elements as people say them.

@@ -13,12 +13,8 @@ namespace {
 constexpr Category kResident[] = {Category::kWeights, Category::kGradients, Category::kMasters,
                                   Category::kMoments};
 
-PhaseBytes pick(const StageMemory& stage, Category category) { return stage.total(category); }
-
 Bytes at_peak(const StageMemory& stage, Category category) {
-  const auto bytes = pick(stage, category);
-  const auto phase = stage.peak_phase();
-  return phase == "forward" ? bytes.forward : phase == "backward" ? bytes.backward : bytes.step;
+  return stage.total(category).at(stage.peak_phase());
 }
 
 /// "weights 16.0 GB + gradients 32.1 GB + ... = 82.0 GB".

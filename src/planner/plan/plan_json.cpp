@@ -10,6 +10,7 @@ using nlohmann::json;
 json phases(const PhaseBytes& bytes) {
   return {{"forward", bytes.forward.value},
           {"backward", bytes.backward.value},
+          {"finish", bytes.finish.value},
           {"step", bytes.step.value}};
 }
 

@@ -103,7 +103,7 @@ TEST(MemoryModel, CountsTheLayersOfEveryMicroBatchInFlight) {
 }
 
 TEST(MemoryModel, CountsASmallLayersActivationsByHand) {
-  // Llama, one token, no parallelism: 6 h + 2 kv + 3 f elements of 2 B, and 4 B a head.
+  // Llama, no parallelism: 6 h + 2 kv + 3 f elements of 2 B a token, and 4 B a head and norm.
   const auto config = recipe("llama3_8b_pretrain_config",
                              {"model.tensor_model_parallel_size=1", "model.context_parallel_size=1",
                               "model.pipeline_model_parallel_size=1",
@@ -111,7 +111,7 @@ TEST(MemoryModel, CountsASmallLayersActivationsByHand) {
                               "train.global_batch_size=1", "model.recompute_granularity=null"});
   const auto estimated = estimate(config, {.num_ranks = 1});
   const auto tokens = estimated.layout.tokens;
-  const std::int64_t per_layer = tokens * (2 * (6 * 4096 + 2 * 1024 + 3 * 14336) + 4 * 32);
+  const std::int64_t per_layer = tokens * (2 * (6 * 4096 + 2 * 1024 + 3 * 14336) + 4 * 32 + 4 * 2);
   EXPECT_EQ(estimated.fullest_stage().total(Category::kActivations).forward.value, 32 * per_layer);
 }
 
@@ -135,18 +135,37 @@ TEST(MemoryModel, DropsWhatSelectiveRecomputeRebuilds) {
 }
 
 TEST(MemoryModel, KeepsTheScoresOfAttentionThatIsNotFused) {
-  const auto fused = recipe("qwen3_tiny_pretrain_config", {"device.kind=cuda"});
-  const auto unfused = recipe("qwen3_tiny_pretrain_config", {"device.kind=emulated"});
+  const auto fused = recipe("qwen3_tiny_pretrain_config");
+  const auto unfused = recipe("qwen3_tiny_pretrain_config", {"model.attention_backend=unfused"});
   const auto activations = [](const config::ConfigContainer& config) {
     return estimate(config, {.num_ranks = 1})
         .fullest_stage()
         .total(Category::kActivations)
         .forward.value;
   };
+  // The softmax in fp32 and in bf16, instead of a row's sum.
   const auto& m = unfused.model;
   const auto tokens = m.seq_length * *unfused.train.micro_batch_size;
   EXPECT_EQ(activations(unfused) - activations(fused),
-            m.num_layers * m.num_attention_heads * tokens * (m.seq_length * 2 - 4));
+            m.num_layers * m.num_attention_heads * tokens * (m.seq_length * 6 - 4));
+}
+
+TEST(MemoryModel, KnowsThatSpillwaysOwnTrainerLetsGradientsGo) {
+  const auto config = [](const char* global_batch) {
+    return recipe(
+        "qwen3_8b_pretrain_config",
+        {"train.micro_batch_size=1", std::string("train.global_batch_size=") + global_batch,
+         "ddp.grad_reduce_in_fp32=True"});
+  };
+  const auto gradients = [](const MemoryEstimate& estimated) {
+    return estimated.fullest_stage().total(Category::kGradients);
+  };
+  const auto all = Bytes(8'190'735'360 * 4);
+  const auto one = gradients(estimate(config("1"), {.num_ranks = 1}));
+  EXPECT_EQ(one.forward, Bytes(0));
+  EXPECT_EQ(one.finish, all);
+  EXPECT_EQ(gradients(estimate(config("2"), {.num_ranks = 1})).forward, all);
+  EXPECT_EQ(gradients(estimate(config("2"), {.num_ranks = 2})).forward, all);
 }
 
 TEST(MemoryModel, MovesLayersOutAndReloadsThemThroughBuffers) {
