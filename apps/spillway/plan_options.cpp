@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -22,13 +21,6 @@ std::string read_file(const std::string& path) {
 
 bool names_a_file(const std::string& text) {
   return text.find('/') != std::string::npos || text.find('.') != std::string::npos;
-}
-
-bool about_offloading(const config::Finding& finding) {
-  return std::ranges::any_of(finding.keys, [](const std::string& key) {
-    return key == "model.cpu_offloading" || key == "model.cpu_offloading_num_layers" ||
-           key == "optimizer.optimizer_cpu_offload";
-  });
 }
 
 }  // namespace
@@ -68,28 +60,20 @@ std::shared_ptr<PlanOptions> PlanOptions::add_to(CLI::App& command) {
   return options;
 }
 
-planner::PlanRequest PlanOptions::request(const config::ConfigContainer& config) const {
+planner::PlanRequest PlanOptions::request(const config::ConfigContainer& config,
+                                          std::optional<std::int64_t> num_ranks) const {
   planner::PlanRequest request;
   request.config = config;
   request.hardware = names_a_file(hardware_) ? planner::parse_hardware(read_file(hardware_))
                                              : planner::find_hardware(hardware_);
-  request.cluster.num_ranks = num_gpus_.value_or(config::min_ranks(config.model));
+  request.cluster.num_ranks =
+      num_gpus_.value_or(num_ranks.value_or(config::min_ranks(config.model)));
   request.cluster.ranks_per_node = request.hardware.gpus_per_node;
   if (gpu_memory_) request.device_memory = parse_bytes(*gpu_memory_);
   if (host_memory_) request.host_memory = parse_bytes(*host_memory_);
   if (step_milliseconds_) request.measured_step = *step_milliseconds_ / 1e3;
   request.megatron_threads = megatron_threads_;
   return request;
-}
-
-std::optional<config::ConfigContainer> config_to_plan(const config::Sources& sources) {
-  auto resolution = config::resolve(sources, std::nullopt);
-  ConfigOptions::print(resolution.findings);
-  const bool usable = std::ranges::all_of(resolution.findings, [](const auto& finding) {
-    return finding.severity != config::Severity::kError || about_offloading(finding);
-  });
-  if (!usable) return std::nullopt;
-  return std::move(resolution.config);
 }
 
 }  // namespace spillway::cli

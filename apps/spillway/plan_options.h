@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "config_options.h"
 #include "spillway/planner/plan.h"
 
 namespace spillway::cli {
@@ -15,8 +14,10 @@ class PlanOptions {
  public:
   [[nodiscard]] static std::shared_ptr<PlanOptions> add_to(CLI::App& command);
 
-  /// The request for `config`. Reads the hardware file, if one is named. Throws ConfigError.
-  [[nodiscard]] planner::PlanRequest request(const config::ConfigContainer& config) const;
+  /// The request for `config`; `num_ranks`: of its sources, if they say. Reads the hardware file,
+  /// if one is named. Throws ConfigError.
+  [[nodiscard]] planner::PlanRequest request(const config::ConfigContainer& config,
+                                             std::optional<std::int64_t> num_ranks) const;
 
  private:
   std::optional<std::int64_t> num_gpus_;
@@ -26,9 +27,5 @@ class PlanOptions {
   std::optional<double> step_milliseconds_;
   int megatron_threads_ = 1;
 };
-
-/// The configuration for planning: errors about offloading alone are reported but do not stop it,
-/// because what to offload instead is what planning answers. Empty: other errors were printed.
-[[nodiscard]] std::optional<config::ConfigContainer> config_to_plan(const config::Sources& sources);
 
 }  // namespace spillway::cli
