@@ -169,8 +169,7 @@ void HybridDeviceOptimizer::write_state(int parameter, StateKind kind, std::span
 void HybridDeviceOptimizer::set_num_steps(int parameter, std::int64_t steps) {
   impl_->synchronize();
   const int unique = impl_->parameters_.unique_of(parameter);
-  const auto group = static_cast<std::size_t>(impl_->parameters_[unique].group);
-  impl_->preparation_.set_num_steps(unique, steps, impl_->groups_[group]);
+  impl_->preparation_.set_num_steps(unique, steps);
 }
 
 void HybridDeviceOptimizer::set_parameter_data(int parameter, void* data) {

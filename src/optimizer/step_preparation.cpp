@@ -222,21 +222,15 @@ std::int64_t StepPreparation::num_steps(int slot) {
   return state.steps;
 }
 
-void StepPreparation::set_num_steps(int slot, std::int64_t steps, const ParameterGroup& group) {
+void StepPreparation::set_num_steps(int slot, std::int64_t steps) {
   if (steps < 0)
     throw UsageError(fmt::format("{} steps for parameter '{}'; a count cannot be negative", steps,
                                  parameters_[slot].name));
-  const SlotSettings settings = slot_settings(group);
-  // Parameters loaded together mostly share their count, and counting is a loop over the steps.
-  const LoadedSteps wanted{steps, settings.beta1, settings.beta2};
-  if (!(wanted == loaded_steps_)) {
-    loaded_state_ = kernels::state_after(steps, settings);
-    loaded_steps_ = wanted;
-  }
+  const SlotState state{.steps = steps};
   device::Stream compute = device_.compute_stream();
   auto* const begin = reinterpret_cast<std::byte*>(device_states() + slot);
   device_
-      .copy({begin, sizeof(SlotState)}, std::as_bytes(std::span(&loaded_state_, 1)),
+      .copy({begin, sizeof(SlotState)}, std::as_bytes(std::span(&state, 1)),
             device::Direction::kHostToDevice, compute)
       .synchronize();
 }

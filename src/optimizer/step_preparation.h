@@ -52,7 +52,7 @@ class StepPreparation {
 
   /// Block until the device has answered. `group` is what the slot's powers are made from.
   [[nodiscard]] std::int64_t num_steps(int slot);
-  void set_num_steps(int slot, std::int64_t steps, const ParameterGroup& group);
+  void set_num_steps(int slot, std::int64_t steps);
 
   [[nodiscard]] Bytes device_bytes() const;
   [[nodiscard]] Bytes host_bytes() const;
@@ -63,13 +63,6 @@ class StepPreparation {
   struct Result {
     device::Event known;
     bool counted = true;
-  };
-
-  struct LoadedSteps {
-    std::int64_t steps = 0;
-    double beta1 = 0.0;
-    double beta2 = 0.0;
-    bool operator==(const LoadedSteps&) const = default;
   };
 
   [[nodiscard]] std::size_t num_slots() const { return static_cast<std::size_t>(num_slots_); }
@@ -107,8 +100,6 @@ class StepPreparation {
   std::array<Result, kRing> ring_;
   std::size_t current_ = 0;
   std::int64_t num_skipped_ = 0;
-  LoadedSteps loaded_steps_;
-  kernels::SlotState loaded_state_;
 };
 
 }  // namespace spillway::optimizer

@@ -36,14 +36,4 @@ void prepare_steps(const StepOutcome& outcome, const StepSettings& settings,
   }
 }
 
-SlotState state_after(std::int64_t steps, const SlotSettings& group) {
-  SlotState state;
-  for (std::int64_t i = 0; i < steps; ++i) {
-    state.beta1_power = state.beta1_power * group.beta1;
-    state.beta2_power = state.beta2_power * group.beta2;
-  }
-  state.steps = steps;
-  return state;
-}
-
 }  // namespace spillway::optimizer::kernels

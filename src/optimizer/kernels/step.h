@@ -28,11 +28,9 @@ struct SlotSettings {
   std::int32_t active = 1;  ///< 0: the slot has no gradient in this step and is left alone
 };
 
-/// What a slot remembers between steps. The powers are running products, so that no library's pow()
-/// is part of the definition.
+/// What a slot remembers between steps. A count is enough: a checkpoint holds no more, and betas may
+/// change between steps.
 struct SlotState {
-  double beta1_power = 1.0;  ///< beta1^steps
-  double beta2_power = 1.0;
   std::int64_t steps = 0;  ///< steps that were not skipped
 };
 
@@ -49,6 +47,16 @@ SPILLWAY_KERNEL double square_root(double x) {
 #else
   return __builtin_sqrt(x);
 #endif
+}
+
+/// base^exponent by repeated squaring, so that no library's pow() is part of the definition.
+SPILLWAY_KERNEL double integer_power(double base, std::int64_t exponent) {
+  double result = 1.0;
+  for (std::int64_t bits = exponent; bits > 0; bits >>= 1) {
+    if ((bits & 1) != 0) result = result * base;
+    base = base * base;
+  }
+  return result;
 }
 
 /// The outcome for the sum of squares of all gradients, as they are (before grad_scale). The sum is
@@ -76,8 +84,6 @@ SPILLWAY_KERNEL StepScalars prepare_step(const StepOutcome& outcome, const StepS
     const double factor = settings.clip_grad / (outcome.grad_norm + 1e-6);
     if (factor < 1.0) scale = scale * factor;
   }
-  state.beta1_power = state.beta1_power * group.beta1;
-  state.beta2_power = state.beta2_power * group.beta2;
   state.steps = state.steps + 1;
 
   s.grad_scale = static_cast<float>(scale);
@@ -88,15 +94,13 @@ SPILLWAY_KERNEL StepScalars prepare_step(const StepOutcome& outcome, const StepS
   const bool decoupled = group.decoupled_weight_decay != 0;
   s.decay = decoupled ? static_cast<float>(1.0 - group.lr * group.weight_decay) : 1.0F;
   s.l2 = decoupled ? 0.0F : static_cast<float>(group.weight_decay);
-  s.step_size = static_cast<float>(group.lr / (1.0 - state.beta1_power));
-  s.inverse_sqrt_bias2 = static_cast<float>(1.0 / square_root(1.0 - state.beta2_power));
+  s.step_size = static_cast<float>(group.lr / (1.0 - integer_power(group.beta1, state.steps)));
+  const double bias2 = 1.0 - integer_power(group.beta2, state.steps);
+  s.inverse_sqrt_bias2 = static_cast<float>(1.0 / square_root(bias2));
   s.eps = static_cast<float>(group.eps);
   s.lr = static_cast<float>(group.lr);
   s.momentum = static_cast<float>(group.momentum);
   return s;
 }
-
-/// The state of a slot that has made `steps` steps, with the bits that stepping would have given.
-SlotState state_after(std::int64_t steps, const SlotSettings& group);
 
 }  // namespace spillway::optimizer::kernels

@@ -187,7 +187,7 @@ std::vector<StepScalars> third_step() {
   const std::vector<SlotSettings> groups = {
       {.lr = 3e-4, .weight_decay = 0.1, .momentum = 0.9},
       {.lr = 1e-3, .weight_decay = 0.01, .momentum = 0.8, .decoupled_weight_decay = 0}};
-  std::vector<SlotState> states = {state_after(2, groups[0]), state_after(2, groups[1])};
+  std::vector<SlotState> states = {{.steps = 2}, {.steps = 2}};
   std::vector<StepScalars> scalars(2);
   prepare_steps(step_outcome(17.0, settings), settings, groups, states, scalars);
   return scalars;
