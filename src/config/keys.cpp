@@ -2,39 +2,90 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
 
 #include "spillway/config/key_info.h"
 
 namespace spillway::config {
 namespace {
 
+constexpr std::size_t kMostChoices = 8;
+
+/// A constraint as a constant: the rows below are constants too, so that no function has a hundred
+/// strings and vectors to build, and to destroy again if one of them throws.
+struct Limits {
+  std::optional<double> min = std::nullopt;
+  std::optional<double> max = std::nullopt;
+  bool min_open = false;
+  bool max_open = false;
+  std::array<std::string_view, kMostChoices> choices = {};
+};
+
 // The words that the tables use for constraints.
-Constraint any() { return {}; }
-Constraint at_least(double min) { return {.min = min, .max = {}, .choices = {}}; }
-Constraint above(double min) { return {.min = min, .max = {}, .min_open = true, .choices = {}}; }
-Constraint between(double min, double max) { return {.min = min, .max = max, .choices = {}}; }
-Constraint within(double min, double max) {
-  return {.min = min, .max = max, .max_open = true, .choices = {}};
+constexpr Limits any() { return {}; }
+constexpr Limits at_least(double min) { return {.min = min}; }
+constexpr Limits above(double min) { return {.min = min, .min_open = true}; }
+constexpr Limits between(double min, double max) { return {.min = min, .max = max}; }
+constexpr Limits within(double min, double max) {
+  return {.min = min, .max = max, .max_open = true};
 }
 template <typename... Names>
-Constraint one_of(Names... names) {
-  return {.min = {}, .max = {}, .choices = {names...}};
+constexpr Limits one_of(Names... names) {
+  static_assert(sizeof...(names) <= kMostChoices);
+  return {.choices = {names...}};
 }
 template <typename... Names>
-Constraint each_of(Names... names) {
+constexpr Limits each_of(Names... names) {
   return one_of(names...);
 }
 
-std::vector<KeyInfo> make_table() {
-  using enum Effect;
-  using enum Source;
-  std::vector<KeyInfo> table;
-#define SPILLWAY_KEY(section, key, type, value, constraint, unit, effect, source, help)        \
-  table.push_back({#section "." #key, #section, #key, #type, constraint, unit, effect, source, \
-                   help, [](ConfigContainer& config) -> Slot { return &config.section.key; }});
+/// A row as it is declared.
+struct Row {
+  std::string_view path;
+  std::string_view section;
+  std::string_view name;
+  std::string_view type;
+  Limits limits;
+  std::string_view unit;
+  Effect effect;
+  Source source;
+  std::string_view help;
+  Slot (*slot)(ConfigContainer&);
+};
+
+using enum Effect;
+using enum Source;
+
+constexpr Row kRows[] = {
+#define SPILLWAY_KEY(section, key, type, value, limits, unit, effect, source, help) \
+  Row{#section "." #key,                                                            \
+      #section,                                                                     \
+      #key,                                                                         \
+      #type,                                                                        \
+      limits,                                                                       \
+      unit,                                                                         \
+      effect,                                                                       \
+      source,                                                                       \
+      help,                                                                         \
+      [](ConfigContainer& config) -> Slot { return &config.section.key; }},
 #include "spillway/config/keys.def"
 #undef SPILLWAY_KEY
+};
+
+Constraint constraint_of(const Limits& limits) {
+  Constraint constraint{limits.min, limits.max, limits.min_open, limits.max_open, {}};
+  for (const auto choice : limits.choices) {
+    if (!choice.empty()) constraint.choices.push_back(choice);
+  }
+  return constraint;
+}
+
+std::vector<KeyInfo> make_table() {
+  std::vector<KeyInfo> table;
+  for (const auto& row : kRows) {
+    table.push_back({std::string(row.path), row.section, row.name, row.type,
+                     constraint_of(row.limits), row.unit, row.effect, row.source, row.help,
+                     row.slot});
+  }
   return table;
 }
 
