@@ -47,7 +47,7 @@ std::string row(const KeyInfo& key) {
   if (key.source == Source::kSpillway) help = "**Spillway.** " + help;
   if (key.effect == Effect::kPlan) help += " *Plan only.*";
   if (key.effect == Effect::kNone) help += " *No effect.*";
-  return fmt::format("| `{}` | `{}` | {} | {} |\n", key.path, value_text(key, ConfigContainer{}),
+  return fmt::format("| `{}` | `{}` | {} | {} |\n", key.path, value_text(key, default_config()),
                      values, help);
 }
 

@@ -66,7 +66,7 @@ void note_without_effect(const ConfigContainer& config, std::vector<Finding>& no
   std::vector<std::string> keys;
   for (const auto& key : all_keys()) {
     if (key.effect == Effect::kNone &&
-        value_text(key, config) != value_text(key, ConfigContainer{})) {
+        value_text(key, config) != value_text(key, default_config())) {
       keys.push_back(key.path);
     }
   }

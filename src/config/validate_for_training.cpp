@@ -29,7 +29,7 @@ std::vector<Finding> validate_for_training(const ConfigContainer& config) {
   std::vector<Finding> findings;
   for (const auto& key : all_keys()) {
     const auto value = value_text(key, config);
-    const auto usual = value_text(key, ConfigContainer{});
+    const auto usual = value_text(key, default_config());
     if (key.effect != Effect::kPlan || value == usual || is_idle(key.path, config)) continue;
     findings.push_back(
         {Severity::kError,

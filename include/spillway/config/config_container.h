@@ -50,6 +50,14 @@ struct DeviceConfig {
 /// A value type: copy it, change it, compare its YAML. Optional members that have a rule for null
 /// ("null: 4 x hidden_size") are filled by complete(), which resolve() calls.
 struct ConfigContainer {
+  // Out of line: inlined, a hundred members cost every file that holds a configuration seconds.
+  ConfigContainer();
+  ~ConfigContainer();
+  ConfigContainer(const ConfigContainer& other);
+  ConfigContainer& operator=(const ConfigContainer& other);
+  ConfigContainer(ConfigContainer&& other) noexcept;
+  ConfigContainer& operator=(ConfigContainer&& other) noexcept;
+
   ModelConfig model;
   OptimizerConfig optimizer;
   DdpConfig ddp;
@@ -61,6 +69,9 @@ struct ConfigContainer {
   RngConfig rng;
   DeviceConfig device;
 };
+
+/// A configuration with every setting at its default.
+[[nodiscard]] const ConfigContainer& default_config();
 
 /// Fills the members whose null has a meaning (ffn_hidden_size, kv_channels, num_query_groups,
 /// moe_ffn_hidden_size, expert_tensor_parallel_size, recompute_modules, min_lr, lr_decay_iters,
