@@ -30,11 +30,9 @@ std::size_t max_segments(const std::vector<StateBlock>& chunks) {
   return result;
 }
 
-Bytes table_bytes(std::size_t num_segments) {
-  const std::size_t bytes =
-      num_segments * std::max(sizeof(kernels::UpdateItem), 2 * sizeof(kernels::MoveItem));
-  return Bytes(static_cast<std::int64_t>(bytes));
-}
+/// A segment is one item of an update, or a gradient and a parameter to be gathered.
+constexpr std::size_t kTableItemBytes =
+    std::max(sizeof(kernels::UpdateItem), 2 * sizeof(kernels::MoveItem));
 
 /// Pageable memory, for those who switch page-locking off.
 device::Buffer pageable(Bytes bytes) {
@@ -75,6 +73,7 @@ ChunkPipeline::ChunkPipeline(device::Device& device, DeviceKernels& device_kerne
       blocks_(std::move(chunks)),
       chunks_(blocks_.size()),
       balancer_(options.update),
+      num_published_(std::ssize(blocks_)),
       in_(device, Direction::kHostToDevice, "states in"),
       out_(device, Direction::kDeviceToHost, "states out"),
       update_stream_(device.create_stream("chunk update")) {
@@ -100,10 +99,13 @@ void ChunkPipeline::reserve_states() {
   arena_.emplace(host_memory(device_, total_states(blocks_), options_.pin_cpu_params,
                              "offloaded optimizer states"),
                  "offloaded optimizer states");
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
     chunks_[i].states = arena_->reserve(blocks_[i].planes.total);
-    std::ranges::fill(chunks_[i].states, std::byte{0});
-  }
+  HostPool zeroing(choose_host_threads(read_cpu_budget(), options_.host_threads).count);
+  zeroing.parallel_for(std::ssize(chunks_), 1, [this](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      std::ranges::fill(chunks_[static_cast<std::size_t>(i)].states, std::byte{0});
+  });
 }
 
 void ChunkPipeline::allocate_staging() {
@@ -115,16 +117,8 @@ void ChunkPipeline::allocate_staging() {
   }
   const int num = std::min<int>(options_.ring_slots, static_cast<int>(blocks_.size()));
   const std::size_t most = max_segments(blocks_);
-  slot_bytes = Bytes(round_up(slot_bytes.value, 256));
-  device_staging_ = device_.allocate(slot_bytes * num, "optimizer staging");
-  slots_.reserve(static_cast<std::size_t>(num));
-  for (int i = 0; i < num; ++i) {
-    const std::size_t begin = static_cast<std::size_t>(i) * slot_bytes.size();
-    slots_.push_back({device_staging_.span().subspan(begin, slot_bytes.size()),
-                      SharedTable(device_, table_bytes(most), SharedTable::Reading::kInPlace,
-                                  "optimizer chunk table")});
-    free_slots_.push_back(i);
-  }
+  slots_.emplace(device_, Bytes(round_up(slot_bytes.value, 256)), num);
+  tables_.emplace(device_, blocks_, kTableItemBytes);
   if (!pool_) return;
   host_staging_ =
       host_memory(device_, stage_bytes * num, options_.pin_cpu_grads, "optimizer gradient staging");
@@ -139,6 +133,8 @@ void ChunkPipeline::allocate_staging() {
 ChunkPipeline::~ChunkPipeline() {
   {
     std::unique_lock lock(mutex_);
+    drop_requested_ = true;
+    wake_.notify_one();
     changed_.wait(lock, [this] { return at_rest_ || error_; });
     stopping_ = true;
     wake_.notify_one();
@@ -159,11 +155,40 @@ void ChunkPipeline::throw_if_failed() const {
   if (error_) std::rethrow_exception(error_);
 }
 
+Bytes ChunkPipeline::memory_of_others() const {
+  for (;;) {  // the feeder may give memory up in between
+    const Bytes extra = slots_->extra_bytes();
+    const Bytes others = device_.memory().allocated - extra;
+    if (slots_->extra_bytes() == extra) return others;
+  }
+}
+
+void ChunkPipeline::begin_prefetch(std::optional<Bytes> most, const device::Stream& compute) {
+  const PrefetchBudget budget = room_.begin(most, memory_of_others());
+  const std::scoped_lock lock(mutex_);
+  throw_if_failed();
+  requested_ = Prefetch{budget, compute};
+  drop_requested_ = false;
+  at_rest_ = false;
+  wake_.notify_one();
+}
+
+void ChunkPipeline::leave_room() {
+  if (!room_.observe(memory_of_others())) return;
+  while (!room_.is_enough(memory_of_others(), slots_->extra_bytes())) {
+    std::unique_lock lock(mutex_);
+    throw_if_failed();
+    changed_.wait_for(lock, kIdlePollInterval);
+  }
+}
+
 void ChunkPipeline::post(const Step& step) {
+  room_.end();
   const std::scoped_lock lock(mutex_);
   throw_if_failed();
   for (Chunk& chunk : chunks_) chunk.publication = {.published = false};
   posted_ = step;
+  drop_requested_ = false;
   at_rest_ = false;
   wake_.notify_one();
 }
@@ -195,6 +220,8 @@ void ChunkPipeline::order_after_all(device::Stream& stream) { order_after(stream
 
 void ChunkPipeline::wait_until_idle() {
   std::unique_lock lock(mutex_);
+  drop_requested_ = true;
+  wake_.notify_one();
   changed_.wait(lock, [this] { return at_rest_ || error_; });
   throw_if_failed();
 }
@@ -205,16 +232,10 @@ double ChunkPipeline::host_share() {
 }
 
 Bytes ChunkPipeline::device_staging() const {
-  Bytes total = device_staging_.bytes();
-  for (const DeviceSlot& slot : slots_) total += slot.table.device_bytes();
-  return total;
+  return slots_->ring_bytes() + tables_->device_bytes();
 }
 
-Bytes ChunkPipeline::host_staging() const {
-  Bytes total = host_staging_.bytes();
-  for (const DeviceSlot& slot : slots_) total += slot.table.host_bytes();
-  return total;
-}
+Bytes ChunkPipeline::host_staging() const { return host_staging_.bytes() + tables_->host_bytes(); }
 
 // ---- The feeder ---------------------------------------------------------------------------------
 
@@ -223,25 +244,37 @@ void ChunkPipeline::feed() {
   for (;;) {
     wake_.wait(lock, [this] { return stopping_ || (!error_ && !at_rest_); });
     if (stopping_) return;
-    const std::optional<Step> next = step_ && num_published_ < std::ssize(blocks_)
-                                         ? std::nullopt
-                                         : std::exchange(posted_, std::nullopt);
+    Orders orders = take_orders();
     lock.unlock();
-    bool progressed = next.has_value();
+    bool progressed = false;
     try {
-      if (next) take_step(*next);
-      progressed |= advance();
+      if (orders.prefetch) take_prefetch(*orders.prefetch);
+      if (orders.drop) drop_prefetched();
+      if (orders.step) take_step(*orders.step);
+      progressed = advance();
     } catch (...) {
       fail(std::current_exception());
     }
     lock.lock();
-    if (!posted_ && is_at_rest()) {
+    if (!posted_ && !requested_ && is_at_rest()) {
       at_rest_ = true;
       changed_.notify_all();
     } else if (!progressed) {
-      wake_.wait_for(lock, kPollInterval);
+      const bool under_way = !in_.is_idle() || !out_.is_idle() || !prefetch_;
+      wake_.wait_for(lock, under_way ? kPollInterval : kIdlePollInterval);
     }
   }
+}
+
+/// What callers asked for; the next step, or a prefetch for it, only once the last is published.
+ChunkPipeline::Orders ChunkPipeline::take_orders() {
+  Orders orders;
+  if (num_published_ == std::ssize(blocks_)) {
+    orders.prefetch = std::exchange(requested_, std::nullopt);
+    orders.step = std::exchange(posted_, std::nullopt);
+    orders.drop = std::exchange(drop_requested_, false);
+  }
+  return orders;
 }
 
 void ChunkPipeline::fail(std::exception_ptr error) {
@@ -273,15 +306,62 @@ bool ChunkPipeline::advance() {
   return progressed;
 }
 
+void ChunkPipeline::take_prefetch(const Prefetch& prefetch) {
+  const bool is_new = !prefetch_;
+  prefetch_ = prefetch;
+  if (is_new) assign();
+}
+
+/// Back to where nothing was prefetched: the states on the device are copies of the host's.
+void ChunkPipeline::drop_prefetched() {
+  if (!prefetch_) return;
+  prefetch_.reset();
+  waiting_to_stream_.clear();
+  waiting_for_host_.clear();
+  for (Load& load : std::exchange(fetched_, {})) drop_load(load);
+}
+
+/// It leaves once the copy that brought its states is done.
+void ChunkPipeline::drop_load(Load& load) { written_.push_back(std::move(load)); }
+
 void ChunkPipeline::take_step(const Step& step) {
   // States still on their way out delay this step: they have taken until now.
   if (timing_ && ready_at_ && !written_.empty()) timing_->stream_seconds = seconds_since_ready();
   observe_step();
   step_ = step;
   num_published_ = 0;
-  timing_ = StepTiming{};
   ready_at_.reset();
-  assign();
+  if (!prefetch_) assign();
+  prefetch_.reset();
+  pass_over_chunks_without_gradient();
+  timing_ = count_elements();
+}
+
+void ChunkPipeline::pass_over_chunks_without_gradient() {
+  const auto pass_over = [this](Queue& queue, bool is_fetched) {
+    for (Load& load : std::exchange(queue, {})) {
+      if (has_gradient(load.chunk)) {
+        queue.push_back(std::move(load));
+        continue;
+      }
+      publish(load.chunk, Publisher::kNone, Event());
+      if (is_fetched) drop_load(load);
+    }
+  };
+  pass_over(waiting_to_stream_, false);
+  pass_over(waiting_for_host_, false);
+  pass_over(fetched_, true);
+}
+
+StepTiming ChunkPipeline::count_elements() const {
+  StepTiming timing;
+  const auto count = [this](const Queue& queue, std::int64_t& total) {
+    for (const Load& load : queue) total += block(load.chunk).num_elements;
+  };
+  count(waiting_for_host_, timing.host_elements);
+  count(waiting_to_stream_, timing.streamed_elements);
+  count(fetched_, timing.streamed_elements);
+  return timing;
 }
 
 double ChunkPipeline::seconds_since_ready() const {
@@ -299,8 +379,8 @@ void ChunkPipeline::observe_step() {
   host_share_ = host / total;
 }
 
-bool ChunkPipeline::has_gradient(const StateBlock& block) const {
-  return std::ranges::any_of(block.segments, [this](const Segment& segment) {
+bool ChunkPipeline::has_gradient(int chunk) const {
+  return std::ranges::any_of(block(chunk).segments, [this](const Segment& segment) {
     return step_->gradients[static_cast<std::size_t>(segment.parameter)].data != nullptr;
   });
 }
@@ -311,20 +391,13 @@ void ChunkPipeline::assign() {
   const double share = balancer_.host_share();
   double owed_to_host = 0.0;
   for (const int index : all_chunks_) {
-    const StateBlock& block = blocks_[static_cast<std::size_t>(index)];
-    if (!has_gradient(block)) {
-      publish(index, Publisher::kNone, Event());
-      continue;
-    }
-    const auto size = static_cast<double>(block.num_elements);
+    const auto size = static_cast<double>(block(index).num_elements);
     owed_to_host += share * size;
     Load load{.chunk = index};
     if (2.0 * owed_to_host >= size) {
       owed_to_host -= size;
-      timing_->host_elements += block.num_elements;
       waiting_for_host_.push_back(std::move(load));
     } else {
-      timing_->streamed_elements += block.num_elements;
       waiting_to_stream_.push_back(std::move(load));
     }
   }
@@ -341,22 +414,37 @@ void ChunkPipeline::publish(int chunk, Publisher by, Event event) {
 /// The chunk's states are complete; what it occupied is free.
 void ChunkPipeline::finish(Load& load) {
   chunks_[static_cast<std::size_t>(load.chunk)].busy = false;
-  if (load.slot >= 0) free_slots_.push_back(load.slot);
+  if (load.slot != DeviceSlots::kNone) slots_->give_back(load.slot);
   if (load.stage >= 0) free_stages_.push_back(load.stage);
 }
 
 // ---- Streamed: states in, update, states out ----------------------------------------------------
 
+int ChunkPipeline::take_slot() {
+  if (const int slot = slots_->take(); slot != DeviceSlots::kNone) return slot;
+  const auto now = std::chrono::steady_clock::now();
+  if (!prefetch_ || now < next_memory_check_) return DeviceSlots::kNone;
+  if (!prefetch_->budget.allows(slots_->slot_bytes(), slots_->extra_bytes(), memory_of_others())) {
+    next_memory_check_ = now + kIdlePollInterval;  // asking costs the framework's allocator a lock
+    return DeviceSlots::kNone;
+  }
+  const int slot = slots_->take_extra();
+  // The host gave the memory up, but work that uses it may still be queued.
+  if (slot != DeviceSlots::kNone) in_.stream().wait(prefetch_->compute.record());
+  return slot;
+}
+
 bool ChunkPipeline::fetch_states() {
   bool progressed = false;
-  while (!waiting_to_stream_.empty() && !free_slots_.empty() && in_.has_room()) {
+  while (!waiting_to_stream_.empty() && in_.has_room()) {
     Chunk& chunk = chunks_[static_cast<std::size_t>(waiting_to_stream_.front().chunk)];
     if (chunk.busy) break;
+    const int slot = take_slot();
+    if (slot == DeviceSlots::kNone) break;
     Load load = take_front(waiting_to_stream_);
     chunk.busy = true;
-    load.slot = take_back(free_slots_);
-    const Copy copy{slots_[static_cast<std::size_t>(load.slot)].memory.first(chunk.states.size()),
-                    chunk.states};
+    load.slot = slot;
+    const Copy copy{slots_->memory(slot).first(chunk.states.size()), chunk.states};
     load.event = in_.send({&copy, 1});
     fetched_.push_back(std::move(load));
     progressed = true;
@@ -365,22 +453,22 @@ bool ChunkPipeline::fetch_states() {
 }
 
 bool ChunkPipeline::update_on_device() {
+  if (prefetch_) return false;  // what is fetched is for the next step
   bool progressed = false;
   while (!fetched_.empty()) {
     Load load = take_front(fetched_);
-    DeviceSlot& slot = slots_[static_cast<std::size_t>(load.slot)];
-    const StateBlock& block = blocks_[static_cast<std::size_t>(load.chunk)];
+    const StateBlock& states = block(load.chunk);
     const auto items =
-        array_at<kernels::UpdateItem>(slot.table.write(), Bytes(), block.segments.size());
-    Launches launches = make_items(block, parameters_, step_->gradients, slot.memory.data(), items);
+        array_at<kernels::UpdateItem>(tables_->write(load.chunk), Bytes(), states.segments.size());
+    Launches launches =
+        make_items(states, parameters_, step_->gradients, slots_->memory(load.slot).data(), items);
     number_pieces(device_kernels_, launches, items);
     update_stream_.wait(load.event);
     update_stream_.wait(step_->ready);
-    const std::byte* const table = slot.table.publish(update_stream_);
+    const std::byte* const table = tables_->publish(load.chunk, update_stream_);
     enqueue(device_kernels_, launches, reinterpret_cast<const kernels::UpdateItem*>(table),
             step_->device_scalars, update_stream_);
     load.event = update_stream_.record();
-    slot.table.used_until(load.event);
     publish(load.chunk, Publisher::kUpdateStream, load.event);
     updated_.push_back(std::move(load));
     progressed = true;
@@ -393,8 +481,7 @@ bool ChunkPipeline::write_states_back() {
   while (!updated_.empty() && updated_.front().event.done() && out_.has_room()) {
     Load load = take_front(updated_);
     const std::span<std::byte> states = chunks_[static_cast<std::size_t>(load.chunk)].states;
-    const Copy copy{states,
-                    slots_[static_cast<std::size_t>(load.slot)].memory.first(states.size())};
+    const Copy copy{states, slots_->memory(load.slot).first(states.size())};
     load.event = out_.send({&copy, 1});
     written_.push_back(std::move(load));
     progressed = true;
@@ -418,17 +505,17 @@ bool ChunkPipeline::retire_written() {
 
 bool ChunkPipeline::fetch_gradients() {
   bool progressed = false;
+  if (prefetch_) return false;  // host updates start with the step
   while (!waiting_for_host_.empty() && !free_stages_.empty() && step_->ready.done()) {
-    Load& head = waiting_for_host_.front();
-    Chunk& chunk = chunks_[static_cast<std::size_t>(head.chunk)];
-    const StateBlock& block = blocks_[static_cast<std::size_t>(head.chunk)];
-    const bool packed = block.segments.size() > kMostDirectItems;
-    if (chunk.busy || (packed ? free_slots_.empty() : !out_.has_room())) break;
+    const int index = waiting_for_host_.front().chunk;
+    Chunk& chunk = chunks_[static_cast<std::size_t>(index)];
+    const bool packed = block(index).segments.size() > kMostDirectItems;
+    if (chunk.busy || (packed ? !slots_->has_free() : !out_.has_room())) break;
     Load load = take_front(waiting_for_host_);
     chunk.busy = true;
     load.stage = take_back(free_stages_);
     HostStage& stage = stages_[static_cast<std::size_t>(load.stage)];
-    stage.prepare(block, parameters_, step_->gradients, chunk.states.data());
+    stage.prepare(block(index), parameters_, step_->gradients, chunk.states.data());
     if (packed) {
       gather(load);
       gathered_.push_back(std::move(load));
@@ -442,19 +529,30 @@ bool ChunkPipeline::fetch_gradients() {
 }
 
 void ChunkPipeline::gather(Load& load) {
-  load.slot = take_back(free_slots_);
-  DeviceSlot& slot = slots_[static_cast<std::size_t>(load.slot)];
+  load.slot = slots_->take();
   HostStage& stage = stages_[static_cast<std::size_t>(load.stage)];
   const auto items =
-      array_at<kernels::MoveItem>(slot.table.write(), Bytes(), 2 * stage.num_items());
-  const std::int64_t num_items = stage.fill_gather(slot.memory, items);
-  const std::int64_t num_pieces =
-      device_kernels_.number_pieces(items.first(static_cast<std::size_t>(num_items)));
-  const std::byte* const table = slot.table.publish(update_stream_);
-  device_kernels_.move(reinterpret_cast<const kernels::MoveItem*>(table), num_items, num_pieces,
-                       update_stream_);
+      array_at<kernels::MoveItem>(tables_->write(load.chunk), Bytes(), 2 * stage.num_items());
+  const std::int64_t num_items = stage.fill_gather(slots_->memory(load.slot), items);
+  move(load, items.first(static_cast<std::size_t>(num_items)));
+}
+
+void ChunkPipeline::scatter(Load& load) {
+  HostStage& stage = stages_[static_cast<std::size_t>(load.stage)];
+  const auto items =
+      array_at<kernels::MoveItem>(tables_->write(load.chunk), Bytes(), stage.num_items());
+  stage.fill_scatter(slots_->memory(load.slot), items);
+  update_stream_.wait(load.event);
+  move(load, items);
+}
+
+/// `items` are the front of the chunk's table.
+void ChunkPipeline::move(Load& load, std::span<kernels::MoveItem> items) {
+  const std::int64_t num_pieces = device_kernels_.number_pieces(items);
+  const std::byte* const table = tables_->publish(load.chunk, update_stream_);
+  device_kernels_.move(reinterpret_cast<const kernels::MoveItem*>(table), std::ssize(items),
+                       num_pieces, update_stream_);
   load.event = update_stream_.record();
-  slot.table.used_until(load.event);
 }
 
 bool ChunkPipeline::send_gathered() {
@@ -462,7 +560,7 @@ bool ChunkPipeline::send_gathered() {
   while (!gathered_.empty() && gathered_.front().event.done() && out_.has_room()) {
     Load load = take_front(gathered_);
     HostStage& stage = stages_[static_cast<std::size_t>(load.stage)];
-    load.event = out_.send(stage.packed_inputs(slots_[static_cast<std::size_t>(load.slot)].memory));
+    load.event = out_.send(stage.packed_inputs(slots_->memory(load.slot)));
     staged_.push_back(std::move(load));
     progressed = true;
   }
@@ -496,8 +594,7 @@ bool ChunkPipeline::return_parameters() {
       load.event = in_.send(stage.direct_outputs());
       publish(load.chunk, Publisher::kInLane, load.event);
     } else {
-      load.event =
-          in_.send(stage.packed_outputs(slots_[static_cast<std::size_t>(load.slot)].memory));
+      load.event = in_.send(stage.packed_outputs(slots_->memory(load.slot)));
       scatter(load);
       publish(load.chunk, Publisher::kUpdateStream, load.event);
     }
@@ -505,20 +602,6 @@ bool ChunkPipeline::return_parameters() {
     progressed = true;
   }
   return progressed;
-}
-
-void ChunkPipeline::scatter(Load& load) {
-  DeviceSlot& slot = slots_[static_cast<std::size_t>(load.slot)];
-  HostStage& stage = stages_[static_cast<std::size_t>(load.stage)];
-  const auto items = array_at<kernels::MoveItem>(slot.table.write(), Bytes(), stage.num_items());
-  const std::int64_t num_items = stage.fill_scatter(slot.memory, items);
-  const std::int64_t num_pieces = device_kernels_.number_pieces(items);
-  update_stream_.wait(load.event);
-  const std::byte* const table = slot.table.publish(update_stream_);
-  device_kernels_.move(reinterpret_cast<const kernels::MoveItem*>(table), num_items, num_pieces,
-                       update_stream_);
-  load.event = update_stream_.record();
-  slot.table.used_until(load.event);
 }
 
 /// The parameters leave from the stage, so it is free only once they have arrived.

@@ -23,6 +23,10 @@
 //   assign() <
 //              waiting_for_host_ > gathered_ > staged_ > computed_ > returned_
 //
+// Prefetching is the left half of the first row before the gradients are there: between
+// begin_prefetch() and post() streamed chunks wait in fetched_, in slots beyond the ring as long as
+// there is memory for them. post() lets them go on.
+//
 // A chunk is *published* with the event after which its parameters have their new values; whoever
 // reads them waits for that event on a stream, and on the host only until there is one. A chunk is
 // busy until its states in host memory are complete again; it starts its next step only then.
@@ -41,12 +45,14 @@
 #include <vector>
 
 #include "optimizer/balancer.h"
+#include "optimizer/chunk_tables.h"
 #include "optimizer/device_kernels.h"
+#include "optimizer/device_slots.h"
 #include "optimizer/host_stage.h"
 #include "optimizer/lane.h"
 #include "optimizer/parameter_set.h"
 #include "optimizer/partition.h"
-#include "optimizer/shared_table.h"
+#include "optimizer/prefetch_budget.h"
 #include "optimizer/step_preparation.h"
 #include "spillway/device/device.h"
 #include "spillway/memory/host_arena.h"
@@ -75,6 +81,11 @@ class ChunkPipeline {
     StepPreparation::HostScalars host;
   };
 
+  /// Until the next post(), states may be brought in ahead of their update: into `most` bytes
+  /// beyond the ring, or into what others give up from now on. Memory comes into use only after
+  /// what `compute` was given before.
+  void begin_prefetch(std::optional<Bytes> most, const device::Stream& compute);
+
   /// Starts a step. Everything of the one before is published (order_after_all() waits for it).
   void post(const Step& step);
 
@@ -83,7 +94,12 @@ class ChunkPipeline {
   void order_after_layer(device::Stream& stream, int layer);
   void order_after_all(device::Stream& stream);
 
-  /// Blocks until the states in host memory are complete.
+  /// Blocks the host while prefetched states, on their way out, occupy what others are about to
+  /// need (see RoomKeeper).
+  void leave_room();
+
+  /// Blocks until the states in host memory are complete. What was prefetched is dropped, because
+  /// the caller may change them.
   void wait_until_idle();
 
   [[nodiscard]] const std::vector<StateBlock>& chunks() const { return blocks_; }
@@ -93,11 +109,15 @@ class ChunkPipeline {
   [[nodiscard]] Bytes device_staging() const;
   [[nodiscard]] Bytes host_staging() const;
   [[nodiscard]] int host_threads() const { return pool_ ? pool_->num_threads() : 0; }
+  /// Device memory that prefetched states occupy beyond the ring.
+  [[nodiscard]] Bytes prefetch_bytes() const { return slots_->extra_bytes(); }
   /// Share of the elements that the last step updated on the host.
   [[nodiscard]] double host_share();
 
  private:
   static constexpr std::chrono::microseconds kPollInterval{20};
+  /// While nothing is under way, and only memory for a prefetch may appear.
+  static constexpr std::chrono::microseconds kIdlePollInterval{500};
   /// A chunk of more arrays than this crosses the link packed.
   static constexpr std::size_t kMostDirectItems = 4;
 
@@ -114,14 +134,14 @@ class ChunkPipeline {
     bool busy = false;        // the feeder's
     Publication publication;  // guarded by mutex_
   };
-  struct DeviceSlot {
-    std::span<std::byte> memory;
-    SharedTable table;
+  struct Prefetch {
+    PrefetchBudget budget;
+    device::Stream compute;
   };
-  /// A chunk on its way. Slots and stages are indices, -1 for none.
+  /// A chunk on its way. Slots and stages are indices.
   struct Load {
     int chunk = 0;
-    int slot = -1;
+    int slot = DeviceSlots::kNone;
     int stage = -1;
     device::Event event = {};  // of the last work enqueued for it
     std::optional<HostJob> job = {};
@@ -132,15 +152,30 @@ class ChunkPipeline {
   void allocate_staging();
 
   // The feeder.
+  struct Orders {
+    bool drop = false;
+    std::optional<Prefetch> prefetch;
+    std::optional<Step> step;
+  };
   void feed();
+  Orders take_orders();
   bool advance();
+  void take_prefetch(const Prefetch& prefetch);
+  void drop_prefetched();
   void take_step(const Step& step);
   void assign();
-  [[nodiscard]] bool has_gradient(const StateBlock& block) const;
+  void pass_over_chunks_without_gradient();
+  void drop_load(Load& load);
+  [[nodiscard]] bool has_gradient(int chunk) const;
+  [[nodiscard]] StepTiming count_elements() const;
+  [[nodiscard]] const StateBlock& block(int chunk) const {
+    return blocks_[static_cast<std::size_t>(chunk)];
+  }
   bool is_at_rest() const;
   void fail(std::exception_ptr error);
 
   bool fetch_states();
+  [[nodiscard]] int take_slot();
   bool update_on_device();
   bool write_states_back();
   bool retire_written();
@@ -152,6 +187,7 @@ class ChunkPipeline {
   bool retire_returned();
   void gather(Load& load);
   void scatter(Load& load);
+  void move(Load& load, std::span<kernels::MoveItem> items);
 
   void publish(int chunk, Publisher by, device::Event event);
   void finish(Load& load);
@@ -159,6 +195,7 @@ class ChunkPipeline {
   [[nodiscard]] double seconds_since_ready() const;
 
   // Callers.
+  [[nodiscard]] Bytes memory_of_others() const;
   void order_after(device::Stream& stream, std::span<const int> chunks);
   void throw_if_failed() const;
 
@@ -172,14 +209,18 @@ class ChunkPipeline {
   std::vector<int> all_chunks_;
 
   std::optional<memory::HostArena> arena_;
-  device::Buffer device_staging_;
   device::Buffer host_staging_;
   std::vector<Chunk> chunks_;
+
+  // The caller's own.
+  RoomKeeper room_;
 
   // Shared between callers and the feeder.
   mutable std::mutex mutex_;
   std::condition_variable wake_;     // the feeder waits
   std::condition_variable changed_;  // callers wait
+  std::optional<Prefetch> requested_;
+  bool drop_requested_ = false;
   std::optional<Step> posted_;
   bool at_rest_ = true;
   bool stopping_ = false;
@@ -190,12 +231,14 @@ class ChunkPipeline {
   Balancer balancer_;
   std::optional<StepTiming> timing_;  // of the step in work
   std::optional<std::chrono::steady_clock::time_point> ready_at_;
-  std::optional<Step> step_;
-  std::vector<DeviceSlot> slots_;
+  std::optional<Step> step_;          // in work, or the last one
+  std::optional<Prefetch> prefetch_;  // under way: what is fetched waits for the next step
+  std::chrono::steady_clock::time_point next_memory_check_;
+  std::optional<DeviceSlots> slots_;
+  std::optional<ChunkTables> tables_;
   std::vector<HostStage> stages_;
-  std::vector<int> free_slots_;
   std::vector<int> free_stages_;
-  std::int64_t num_published_ = 0;
+  std::int64_t num_published_;
   Queue waiting_to_stream_, fetched_, updated_, written_;
   Queue waiting_for_host_, gathered_, staged_, computed_, returned_;
   Lane in_;

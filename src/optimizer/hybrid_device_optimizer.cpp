@@ -52,7 +52,7 @@ HybridDeviceOptimizer::Impl::Impl(std::shared_ptr<device::Device> device,
     : device_(std::move(device)),
       options_(resolve_options(std::move(options))),
       groups_(std::move(groups)),
-      parameters_(std::move(parameters), groups_.size()),
+      parameters_(*device_, std::move(parameters), groups_.size()),
       partition_(make_partition(parameters_.shapes(), partition_options(options_))),
       host_kernels_(kernels::host_kernels(options_.host_isa)),
       device_kernels_(make_device_kernels(*device_, host_kernels_)),
@@ -88,6 +88,7 @@ void HybridDeviceOptimizer::Impl::wait_for_layer(int layer) {
   if (!pipeline_) return;
   device::Stream compute = device_->compute_stream();
   pipeline_->order_after_layer(compute, layer);
+  pipeline_->leave_room();
 }
 
 void HybridDeviceOptimizer::Impl::synchronize() {
@@ -135,6 +136,10 @@ HybridDeviceOptimizer::~HybridDeviceOptimizer() = default;
 
 void HybridDeviceOptimizer::step(std::span<const Gradient> gradients, const StepInput& input) {
   impl_->step(gradients, input);
+}
+
+void HybridDeviceOptimizer::begin_prefetch(std::optional<Bytes> most) {
+  if (impl_->pipeline_) impl_->pipeline_->begin_prefetch(most, impl_->device_->compute_stream());
 }
 
 void HybridDeviceOptimizer::wait_for_layer(int layer) { impl_->wait_for_layer(layer); }

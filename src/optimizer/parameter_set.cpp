@@ -57,10 +57,13 @@ void check_overlaps(const std::vector<Parameter>& parameters) {
 
 }  // namespace
 
-ParameterSet::ParameterSet(std::vector<Parameter> parameters, std::size_t num_groups) {
+ParameterSet::ParameterSet(const device::Device& device, std::vector<Parameter> parameters,
+                           std::size_t num_groups)
+    : device_(device) {
   std::unordered_map<const void*, int> by_address;
   for (Parameter& parameter : parameters) {
     check(parameter, num_groups);
+    if (parameter.num_elements > 0) check_access(parameter, "its", parameter.data);
     int unique = num_unique();
     if (parameter.num_elements > 0)
       unique = by_address.try_emplace(parameter.data, num_unique()).first->second;
@@ -79,6 +82,20 @@ ParameterSet::ParameterSet(std::vector<Parameter> parameters, std::size_t num_gr
     layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   }
   check_overlaps(unique_);
+  folded_.resize(unique_.size());
+}
+
+void ParameterSet::check_access(const Parameter& parameter, std::string_view what,
+                                const void* data) const {
+  if (device_.can_access(data)) return;
+  throw UsageError(fmt::format("parameter '{}': {} memory is not on the device ({}); move it there",
+                               parameter.name, what, device_.description()));
+}
+
+void ParameterSet::set_data(int unique, void* data) {
+  Parameter& parameter = unique_[static_cast<std::size_t>(unique)];
+  if (parameter.num_elements > 0) check_access(parameter, "its new", data);
+  parameter.data = data;
 }
 
 int ParameterSet::unique_of(int given) const {
@@ -97,28 +114,30 @@ std::vector<ParameterShape> ParameterSet::shapes() const {
   return result;
 }
 
-void ParameterSet::fold_gradients(std::span<const Gradient> given,
-                                  std::span<Gradient> result) const {
+void ParameterSet::fold_gradients(std::span<const Gradient> given, std::span<Gradient> result) {
   if (given.size() != unique_of_.size())
     throw UsageError(fmt::format(
         "{} gradients for {} parameters; pass one for each, null data where there is none",
         given.size(), unique_of_.size()));
-  std::ranges::fill(result, Gradient{});
+  std::ranges::fill(folded_, Gradient{});
   for (std::size_t i = 0; i < given.size(); ++i) {
     const Gradient& gradient = given[i];
     if (gradient.data == nullptr) continue;
-    const Parameter& parameter = (*this)[unique_of_[i]];
+    const auto unique = static_cast<std::size_t>(unique_of_[i]);
+    const Parameter& parameter = unique_[unique];
     if (gradient.dtype != DType::kBFloat16 && gradient.dtype != DType::kFloat32)
       throw UsageError(
           fmt::format("gradient of parameter '{}': dtype {}; gradients are bf16 or fp32",
                       parameter.name, name_of(gradient.dtype)));
-    Gradient& folded = result[static_cast<std::size_t>(unique_of_[i])];
-    if (folded.data != nullptr && folded.data != gradient.data)
+    if (folded_[unique].data != nullptr && folded_[unique].data != gradient.data)
       throw UsageError(fmt::format(
           "tied parameter '{}' has two different gradients; add them up and pass the sum once",
           parameter.name));
-    folded = gradient;
+    if (gradient.data != result[unique].data)
+      check_access(parameter, "its gradient's", gradient.data);
+    folded_[unique] = gradient;
   }
+  std::ranges::copy(folded_, result.begin());
 }
 
 }  // namespace spillway::optimizer

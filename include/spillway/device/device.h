@@ -87,6 +87,9 @@ class Device {
   /// cudaStream_t. Called once, before any work. Ignored by the emulated device.
   virtual void set_compute_stream_provider(std::function<void*()> provider) = 0;
 
+  /// Whether this device's kernels can use `data`: for checks of what callers hand in.
+  [[nodiscard]] virtual bool can_access(const void* data) const { return data != nullptr; }
+
   /// Enqueues a copy of equal-sized spans on `stream`; does not block if the host side came from
   /// allocate_host() and is page-locked. Both spans stay valid until the event. Neither chunks nor
   /// throttles: what is enqueued here is what the copy engine gets, except that a copy is cut where

@@ -130,6 +130,12 @@ class HybridDeviceOptimizer {
   /// until wait_for_layer().
   void step(std::span<const Gradient> gradients, const StepInput& input);
 
+  /// The last backward before step() begins: from now on streamed states may be brought in ahead of
+  /// their update. They go into at most `most` bytes of device memory besides the ring; without it,
+  /// into what is given up from now on (activations), so that device memory in use never exceeds
+  /// what it is now. Calling it is optional and changes no bit. Returns at once.
+  void begin_prefetch(std::optional<Bytes> most = std::nullopt);
+
   /// Orders the compute stream after the update of the parameters with this `layer` (and frees
   /// their gradients to be written). Call it before the layer's first use in the next forward.
   void wait_for_layer(int layer);

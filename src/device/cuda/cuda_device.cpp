@@ -94,6 +94,17 @@ Stream CudaDevice::compute_stream() {
   return streams_->view(static_cast<cudaStream_t>(compute_stream_provider_()));
 }
 
+bool CudaDevice::can_access(const void* data) const {
+  use_device(index_);
+  cudaPointerAttributes attributes{};
+  if (cudaPointerGetAttributes(&attributes, data) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  if (attributes.type == cudaMemoryTypeDevice) return attributes.device == index_;
+  return attributes.type != cudaMemoryTypeUnregistered;  // page-locked or managed
+}
+
 Event CudaDevice::copy(std::span<std::byte> dst, std::span<const std::byte> src,
                        Direction direction, Stream& stream) {
   check_spans(dst, src);

@@ -34,6 +34,7 @@ class CudaDevice final : public Device {
   void set_compute_stream_provider(std::function<void*()> provider) override {
     compute_stream_provider_ = std::move(provider);
   }
+  bool can_access(const void* data) const override;
   Event copy(std::span<std::byte> dst, std::span<const std::byte> src, Direction direction,
              Stream& stream) override;
   Event fill(std::span<std::byte> dst, std::byte value, Stream& stream) override;

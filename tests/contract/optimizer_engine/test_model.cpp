@@ -186,6 +186,7 @@ Trace train(const std::shared_ptr<device::Device>& device, const std::vector<Par
     }
     if (run.sparse_step == step)
       for (std::size_t i = 0; i < gradients.size(); i += 3) gradients[i].data = nullptr;
+    if (run.prefetch) optimizer.begin_prefetch(run.prefetch);
     optimizer.step(gradients, {.lr = 0.01 / (1 + step), .weight_decay = 0.1, .grad_scale = 0.5});
     finish_step(optimizer, specs, run.wait_by_layer);
     trace.parameters.push_back(model.parameter_bytes());

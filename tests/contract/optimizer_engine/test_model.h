@@ -77,6 +77,7 @@ struct RunOptions {
   std::optional<int> non_finite_step = 3;  ///< one gradient is infinite
   std::optional<int> sparse_step = 4;      ///< every third parameter has no gradient
   bool wait_by_layer = true;               ///< instead of synchronize()
+  std::optional<Bytes> prefetch = {};      ///< most bytes, before every step
 };
 
 /// Trains with changing rates and gradients; what happens depends on nothing but the arguments.
