@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -83,12 +84,13 @@ int sweep(const SweepOptions& options) {
       console.line(runs.back().run.errors, report::Color::kRed);
   }
   console.line("");
-  console.line(training::sweep_table(training::rows_of(runs)));
+  const auto rows = training::rows_of(runs);
+  console.line(training::sweep_table(rows));
   if (!options.json.empty()) write_text(options.json, training::sweep_json(runs));
   if (!options.html.empty()) training::sweep_page(runs, command_of(options)).write(options.html);
-  bool passed = true;
-  for (const auto& row : training::rows_of(runs))
-    passed = passed && row.ended_well && row.same_losses;
+  const bool passed = std::all_of(rows.begin(), rows.end(), [](const training::SweepRow& row) {
+    return row.ended_well && row.same_losses;
+  });
   return passed ? kSuccess : kFailure;
 }
 

@@ -37,11 +37,11 @@ struct RunResult {
 
 /// Trains one model on one device. Not thread-safe: one thread builds and runs it.
 ///
-/// In each iteration, for each micro-batch: forward, backward; gradients add up in one flat buffer
-/// whose pieces are the parameters' gradients. Then one optimizer step. A layer's parameters are
-/// waited for, and its gradients zeroed, just before its first forward of the next iteration, so
-/// that the update of later layers runs under the forward of earlier ones. An iteration's loss and
-/// norm are read while the next one computes, so reading them stalls nothing.
+/// In each iteration, for each micro-batch: forward, backward; the micro-batches' gradients add up.
+/// Then one optimizer step. A layer's parameters are waited for, and its gradients released, just
+/// before its first forward of the next iteration, so that the update of later layers runs under
+/// the forward of earlier ones. An iteration's loss is
+/// read once, right after the gradient norm, which the step waits for anyway.
 class Trainer {
  public:
   /// Builds everything that training needs. Throws ConfigError, DeviceError, OutOfMemory.
@@ -53,7 +53,7 @@ class Trainer {
   [[nodiscard]] const RunDescription& description() const;
 
   struct Callbacks {
-    /// Called in order, once per iteration, some time after it.
+    /// Called in order, once per iteration, after it.
     std::function<void(const report::IterationMetrics&)> on_iteration;
     /// Asked before each iteration; true ends the run after what is under way.
     std::function<bool()> should_stop;
